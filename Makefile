@@ -16,7 +16,7 @@
 # make instructions the instructions of each path a request, counted by valgrind: a table of docs/performance.md
 # make bench-short  each bench in seconds: whether it works, for `make test-all`
 # make bench-others fetches other proxies for bench f to compare with, and tries them (Shotover: nine minutes of CPU)
-# Another Python:   make PYTHON=python3.13 …
+# Another Python:   make PYTHON=python3.13 …    (after `make clean`, where there are environments of another one)
 
 PYTHON ?= python3
 VENV := .venv
@@ -38,6 +38,15 @@ SOURCES := $(shell find codecs policies proxy pipeline -name '*.py') hatch_build
 
 .PHONY: bench bench-short bench-others chaos fuzz demo pipeline-demo test test-all lint unit coverage compile-test deploy-test \
     pipeline-test integration chaos-test kit clean distclean
+# Only where a Python is asked for: an environment that is there keeps its own, and would be used in silence.
+ifneq ($(origin PYTHON),file)
+VERSION := -c 'import sys; print("%d.%d" % sys.version_info[:2])'
+OLD := $(foreach each,$(wildcard $(VENV) build/demo),$(if $(filter-out $(shell $(PYTHON) $(VERSION)),$(shell $(each)/bin/python $(VERSION))),$(each)))
+ifneq ($(if $(filter clean distclean,$(MAKECMDGOALS)),,$(strip $(OLD))),)
+$(error $(strip $(OLD)) was made with another Python than $(PYTHON): first `make clean`)
+endif
+endif
+
 .PRECIOUS: %/.pip
 .DEFAULT_GOAL := test
 

@@ -6,6 +6,7 @@ import ast
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -54,6 +55,27 @@ def test_what_runs_over_the_compiled_modules_is_there() -> None:
 def test_no_compiled_module_stands_in_the_source_tree() -> None:
     found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in (".so", ".pyd")]
     assert found == []
+
+
+@pytest.mark.parametrize("folder", [".venv", "build/demo"])
+def test_make_refuses_another_python_than_an_environment_was_made_with(folder: str, tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    old = tmp_path / folder / "bin" / "python"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 3.9\n")
+    old.chmod(0o755)
+    environ = {"PATH": os.environ["PATH"]}  # none of a make that runs this
+
+    def make(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = ("make", "--dry-run", *words)
+        return subprocess.run(command, cwd=tmp_path, env=environ | more, capture_output=True, text=True, timeout=60)
+
+    for refused in (make(f"PYTHON={sys.executable}", "lint"), make("demo", PYTHON=sys.executable)):
+        assert refused.returncode == 2
+        assert f"{folder} was made with another Python than {sys.executable}: first `make clean`" in refused.stderr
+    for taken in (make("lint"), make(f"PYTHON={old}", "lint"), make(f"PYTHON={sys.executable}", "clean")):
+        assert taken.returncode == 0, taken.stderr
 
 
 @pytest.mark.whole
