@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from forebay_proxy.config.sources import (
 )
 from forebay_proxy.config.values import SETTINGS, render
 from forebay_proxy.process.control import Hello, decode, encode
+from tests.kit.paths import ROOT
+from tests.test_documents import FILES
 
 PARTITIONERS = ("adaptive", "expected_wait", "uniform", "sticky", "round_robin", "own")
 NEEDED = ("bootstrap.servers=broker:9092", "listen=0.0.0.0:19092")
@@ -365,6 +368,18 @@ class TestTogether:
             "PATH": "/bin",
         }
         assert settings(environ=environ) == settings()
+
+    def test_every_variable_that_the_project_names_is_a_setting_or_left_alone(self) -> None:
+        """Forebay refuses to start with any other, and whoever runs its jobs, or builds it, may have all of them."""
+        variable = re.compile(rb"\bFOREBAY_[A-Z_]*[A-Z]\b")
+        folders = [path.relative_to(ROOT).parts[0] for path in FILES]
+        ours = [path for path, top in zip(FILES, folders, strict=True) if top != "tests" and not top.startswith(".")]
+        named = {name.decode() for path in ours for name in variable.findall(path.read_bytes())}
+        assert {"FOREBAY_WATCH_WEBHOOK", "FOREBAY_LINGER_MS", "FOREBAY_JOURNAL"} <= named
+        sources = Sources(environ=dict.fromkeys(named, ""))
+        with pytest.raises(SettingsError) as error:
+            load(sources, PARTITIONERS, complete=False)
+        assert [found for found in error.value.problems if "unknown" in found.message] == []
 
 
 class TestProblems:
