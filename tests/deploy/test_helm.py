@@ -257,6 +257,18 @@ def test_clients_are_told_of_the_service_or_what_leads_to_it() -> None:
     assert tomllib.loads(Rendered(ALL).settings)["advertised.host"] == "kafka.example.org"
 
 
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SSL"])
+def test_each_broker_may_have_an_address_of_its_own(protocol: str, tmp_path: Path) -> None:
+    keystore = str(Authority(tmp_path).issue("forebay", "forebay"))
+    settings = {"listener.name.ssl.ssl.keystore.location": keystore} if protocol == "SSL" else {}
+    name = "listener.name.ssl.advertised.address" if protocol == "SSL" else "advertised.address"
+    settings[name] = "b$(node).example.org:9092"
+    config = tmp_path / "forebay.toml"
+    config.write_text(Rendered({**LEAST, "protocol": protocol, "settings": settings}).settings)
+    answer = forebay_config("--config", str(config))
+    assert answer.returncode == 0, answer.stderr
+
+
 def test_connections_come_anew_where_pods_do() -> None:
     name = "connections.max.age.ms"
     assert name not in tomllib.loads(Rendered(LEAST).settings)
@@ -467,6 +479,10 @@ def limited(size: str) -> dict[str, Any]:
         ({**LEAST, "settings": {"node.ports": {"7": 9093}}}, "node.ports cannot be set"),
         ({**LEAST, "settings": {"node": {"ports": {"7": 9093}}}}, "node.ports cannot be set"),
         ({**LEAST, "settings": {"advertised": {"host": "x"}}}, "advertised.host is the chart's own to set"),
+        (
+            {**LEAST, "advertisedHost": "x", "settings": {"advertised.address": "b$(node).x:9092"}},
+            "advertisedHost: cannot be set together with advertised.address",
+        ),
         ({**LEAST, "settings": {"linger.ms": 3, "linger": {"ms": 5}}}, "linger.ms is set twice"),
         ({**LEAST, "settings": {"queued.max.request.bytes": -1}}, "resources must have a memory limit"),
         (

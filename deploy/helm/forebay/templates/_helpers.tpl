@@ -100,6 +100,10 @@ broker-{{ int . }}: {{ $port }}
 {{- range .Values.extraEnv }}
 {{- if has .name $variables }}{{ fail (printf "extraEnv: %s is the chart's own to set: see its values" .name) }}{{ end }}
 {{- end }}
+{{- if and (eq .Values.mode "gateway") (index $given "advertised.address") }}
+{{- if .Values.advertisedHost }}{{ fail "advertisedHost: cannot be set together with advertised.address" }}{{ end }}
+{{- $_ := unset $own "advertised.host" }}
+{{- end }}
 {{- if and (index $given "journal.dir") (not .Values.journalVolume) }}
 {{- fail "settings: journal.dir needs a journalVolume, as nothing else of a pod can be written; a journal.topic needs none" }}
 {{- else if and .Values.journalVolume (not (index $given "journal.dir")) }}
