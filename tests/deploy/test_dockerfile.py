@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -28,6 +29,14 @@ def copied() -> list[tuple[list[str], str]]:
     """(sources, destination) of each COPY from the project."""
     lines = re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.MULTILINE)
     return [(words[:-1], words[-1]) for words in (line.split() for line in lines)]
+
+
+def test_a_container_is_given_longer_than_the_drain() -> None:
+    """By default Docker kills it after ten seconds."""
+    (command,) = re.findall(r"^# Run: (docker run .+)$", DOCKERFILE, re.MULTILINE)
+    (patience,) = re.findall(r" --stop-timeout (\d+) ", command)
+    settings = tomllib.loads((DEPLOY / "forebay.toml").read_text())
+    assert int(patience) * 1000 > settings["shutdown.timeout.ms"]
 
 
 def test_what_it_copies_is_enough_to_build(tmp_path: Path) -> None:
