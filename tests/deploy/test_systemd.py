@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import configparser
+import re
 import subprocess
 import tomllib
 from pathlib import Path
 
 from tests.deploy.files import DEPLOY
+from tests.kit.paths import ROOT
 
 UNIT = DEPLOY / "systemd" / "forebay.service"
 INSTALLED = "/opt/forebay/bin/forebay"
@@ -55,3 +57,9 @@ def test_it_waits_for_longer_than_the_drain() -> None:
     assert unit.getint("Service", "TimeoutStopSec") * 1000 > settings["shutdown.timeout.ms"]
     assert unit["Service"]["KillSignal"] == "SIGTERM"
     assert unit["Service"]["ExecStart"] == f"{INSTALLED} run --config /etc/forebay/forebay.toml"
+
+
+def test_what_is_said_of_it_works_with_older_versions_too() -> None:
+    """Before 252 --kill-whom was called --kill-who, which later ones take, too (test_systemd_restart.py)."""
+    for told in (UNIT, ROOT / "docs" / "operating.md"):
+        assert re.findall(r"systemctl kill (--\S+)=", told.read_text()) == ["--kill-who"]

@@ -114,14 +114,14 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 def test_it_follows_a_successor_and_restarts_it_when_it_dies(manager: Manager) -> None:
     manager.does("start forebay")
     first = manager.shows("MainPID")
-    manager.does("kill --kill-whom=main --signal=SIGUSR2 forebay")
+    manager.does("kill --kill-who=main --signal=SIGUSR2 forebay")
     wait_until(lambda: manager.shows("MainPID") != first, SOON, "the successor is the main process")
     wait_until(lambda: not Path(f"/proc/{first}").exists(), SOON, "the one before has gone")
     second = manager.shows("MainPID")
     assert (manager.shows("ActiveState"), manager.shows("NRestarts")) == ("active", "0")
     manager.does("reload forebay")
     assert manager.shows("MainPID") == second
-    manager.does("kill --kill-whom=main --signal=SIGKILL forebay")
+    manager.does("kill --kill-who=main --signal=SIGKILL forebay")
     wait_until(lambda: manager.shows("NRestarts") == "1", SOON, "it is started again")
     wait_until(lambda: manager.shows("ActiveState") == "active", SOON, "it serves")
     assert manager.shows("MainPID") not in (first, second)
@@ -153,7 +153,7 @@ def comes_again(manager: Manager) -> bool:
 
 def test_one_that_hangs_is_started_again(watched: tuple[Manager, int]) -> None:
     manager, _ = watched
-    manager.does("kill --kill-whom=main --signal=SIGSTOP forebay")
+    manager.does("kill --kill-who=main --signal=SIGSTOP forebay")
     wait_until(lambda: comes_again(manager), SOON, "it is started again")
 
 
@@ -171,7 +171,7 @@ def test_one_of_which_a_part_has_failed_drains_and_is_started_again(
 def test_a_successor_is_watched_and_says_that_it_is_alive(watched: tuple[Manager, int]) -> None:
     manager, _ = watched
     first = manager.shows("MainPID")
-    manager.does("kill --kill-whom=main --signal=SIGUSR2 forebay")
+    manager.does("kill --kill-who=main --signal=SIGUSR2 forebay")
     wait_until(lambda: manager.shows("MainPID") != first, SOON, "the successor is the main process")
     heard = set[str]()
 
@@ -181,7 +181,7 @@ def test_a_successor_is_watched_and_says_that_it_is_alive(watched: tuple[Manager
 
     wait_until(again, SOON, "it says so")
     assert manager.shows("NRestarts") == "0"
-    manager.does("kill --kill-whom=main --signal=SIGSTOP forebay")
+    manager.does("kill --kill-who=main --signal=SIGSTOP forebay")
     wait_until(lambda: comes_again(manager), SOON, "it is started again")
 
 
