@@ -38,9 +38,9 @@ COMMAND_LINE: Final = "--set"
 # A user and a password in what should be a URL, whatever the password is made of.
 _IN_URL: Final = re.compile(r"^([a-z]+://)?.*@", re.DOTALL)
 
-# Read by the build, the tests, the pipeline and its DAG, and set by Kubernetes for services called forebay….
+# Read by the build, the tests and the pipeline, and set by Kubernetes for services called forebay….
 _NOT_SETTINGS: Final = re.compile(
-    r"FOREBAY_(CONFIG|((NO|REQUIRE)_)?COMPILE|OPT_LEVEL|TEST_\w+|WATCH_WEBHOOK|JOURNAL|RESULTS|BROKERS"
+    r"FOREBAY_(CONFIG|((NO|REQUIRE)_)?COMPILE|OPT_LEVEL|TEST_\w+|WATCH_WEBHOOK"
     r"|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
 )
 
