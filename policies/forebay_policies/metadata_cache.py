@@ -255,8 +255,13 @@ class MetadataCache:
         Those of `names` that it lacks are unknown topics.
         """
         self._store_brokers(metadata, asked_at)
+        there = {topic.name for topic in metadata.topics}
+        if all_topics:  # first, so that they make room
+            for name in [known.name for known in self._topics.values() if known.name not in there]:
+                if self._topics[name].updated_at <= asked_at:
+                    self._drop(name)
         found = {
-            topic.name: self._store_topic(topic.name, topic, asked_at)
+            topic.name: self._store_topic(topic.name, topic, asked_at, listed=all_topics)
             for topic in metadata.topics
             if topic.name is not None
         }
@@ -266,18 +271,14 @@ class MetadataCache:
                 unknown = Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=())
                 found[name] = self._store_topic(name, unknown, asked_at)
         if all_topics:
-            there = {topic.name for topic in metadata.topics}
-            for name in [known.name for known in self._topics.values() if known.name not in there]:
-                if self._topics[name].updated_at <= asked_at:
-                    self._drop(name)
-            self._all_at = asked_at if len(metadata.topics) <= self._max_topics else None
+            self._all_at = asked_at if self._topics.keys() >= there else None
             self._all_used_at = max(self._all_used_at, asked_at)
         return found
 
     def _store_brokers(self, metadata: Metadata, asked_at: float) -> None:
         self.brokers = Brokers(metadata.brokers, metadata.cluster_id, metadata.controller_id, asked_at)
 
-    def _store_topic(self, name: str, topic: Topic, asked_at: float) -> CachedTopic:
+    def _store_topic(self, name: str, topic: Topic, asked_at: float, *, listed: bool = False) -> CachedTopic:
         known = self._topics.get(name)
         if topic.error_code != error_codes.NONE and not topic.partitions:
             if known is not None and topic.error_code not in _TAKEN_AWAY:
@@ -294,7 +295,8 @@ class MetadataCache:
             described = self._described.of(topic)
             name = described.topic.name or name
             known = self._topics[name] = CachedTopic(name, described, asked_at, refresh_at)
-            self._evict()
+            if listed:  # nobody has used it
+                self._topics.move_to_end(name, last=False)
         else:
             if known.topic.topic_id == topic.topic_id:
                 topic = _newest(known.topic, topic)
@@ -305,6 +307,7 @@ class MetadataCache:
             known.updated_at, known.refresh_at, known.uses = asked_at, refresh_at, 0
         if topic.topic_id != NO_TOPIC_ID:
             self._names[known.topic.topic_id] = known.name
+        self._evict()
         return known
 
     def _evict(self) -> None:

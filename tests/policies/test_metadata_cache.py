@@ -361,6 +361,27 @@ def test_an_answer_that_is_larger_than_the_cache_is_handed_on_whole() -> None:
     assert known.everything(0.0) is None, "it would not be all"
 
 
+def test_what_is_not_in_a_list_any_more_makes_room_for_what_is() -> None:
+    known = holding(topic("a", 0), topic("gone", 0), max_topics=2)
+    known.store(told(topic("a", 0), topic("b", 0)), [], 1.0, all_topics=True)
+    assert sorted(each.name for each in known.everything(2.0) or ()) == ["a", "b"]
+
+
+def test_a_list_of_which_something_is_not_kept_is_asked_for_again() -> None:
+    known = cache()
+    known.store(told(topic("a", 0), topic("b", error=LEADER_NOT_AVAILABLE)), [], 1.0, all_topics=True)
+    assert known.everything(2.0) is None
+
+
+def test_a_list_that_is_larger_than_the_cache_drives_out_nothing_that_is_used() -> None:
+    known = holding(topic("used", 0), max_topics=2)
+    known.store(told(topic("a", 0), topic("b", 0, topic_id=FIRST_ID), topic("used", 0)), [], 1.0, all_topics=True)
+    assert served(known, "used", 2.0)
+    assert len(known) == 2
+    assert known.name_of(FIRST_ID) is None
+    assert known.everything(2.0) is None
+
+
 def test_names_that_nobody_has_drive_out_no_topics() -> None:
     known = holding(topic("a", 0), max_topics=1)
     names = [f"nowhere-{number}" for number in range(MAX_ERRORS + 1)]
