@@ -26,7 +26,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from forebay_codecs.record_batch import ClientBatch
@@ -333,12 +333,20 @@ class Accumulator:
         for root in topic.roots():
             root.sequence.forgotten()
 
-    def renew_ids(self) -> None:
-        """Another cluster answers, or one that was wiped. Batches that may be appended keep their numbers."""
+    def renew_ids(self, gone: Container[str] | None = None) -> None:
+        """Another cluster answers, or one that was wiped. Batches that may be appended keep their numbers.
+
+        `gone`: topics that are not there any more, or were made again; all others go on with the ids that they have
+        until there are new ones, since most often nothing was wiped. None: all are gone.
+        """
         self.ids.renew()
         for topic in self.topics.values():
+            at_once = gone is None or topic.name in gone
             for queue in (*topic.queues(), *topic.roots()):
-                queue.sequence.renew()
+                if at_once:
+                    queue.sequence.renew()
+                else:
+                    queue.sequence.outdated = True
 
     def has_room(self, queue: PartitionQueue, lane: Lane, batch: ClientBatch) -> bool:
         """Whether `batch` would join an open batch rather than open a new one."""

@@ -153,12 +153,14 @@ class ProducerIds:
 class QueueSequence:
     """Where one queue of one partition stands: its producer id, its epoch, and the sequence of its next record."""
 
-    __slots__ = ("_ids", "_kind", "epoch", "next", "plain", "producer_id")
+    __slots__ = ("_ids", "_kind", "epoch", "next", "outdated", "plain", "producer_id")
 
     def __init__(self, ids: ProducerIds, kind: Kind) -> None:
         self.producer_id = -1
         self.epoch = -1
         self.next = 0
+        self.outdated = False
+        """Its id is to be replaced as soon as there is another."""
         self.plain = False
         """The partition's broker takes no sequences for it (an old message format)."""
         self._ids = ids
@@ -168,11 +170,12 @@ class QueueSequence:
         """The batch leaves: it gets the next sequence, unless it has one since an earlier attempt."""
         if batch.producer_id >= 0 or not self._ids.enabled or self.plain:
             return
-        if self.producer_id < 0:
+        if self.producer_id < 0 or self.outdated:
             found = self._ids.of(self._kind)
-            if found is None:
+            if found is not None:
+                self.producer_id, self.epoch, self.next, self.outdated = found.number, found.first_epoch, 0, False
+            elif self.producer_id < 0:
                 return
-            self.producer_id, self.epoch, self.next = found.number, found.first_epoch, 0
         batch.producer_id, batch.producer_epoch, batch.base_sequence = self.producer_id, self.epoch, self.next
 
     def acknowledged(self, batch: ProducerBatch) -> None:

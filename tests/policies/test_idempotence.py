@@ -220,6 +220,29 @@ class TestAnotherCluster:
         ids.acknowledge(batch)
         assert numbers(ids.away(b"c")) == Numbers(9, 5, 0, 1)
 
+    def test_where_only_a_topic_is_gone_others_go_on_until_there_is_another_id(self) -> None:
+        ids = Ids()
+        ids.acknowledge(ids.away(b"a"))
+        ids.accumulator.renew_ids({"another"})
+        batch = ids.away(b"b")
+        assert numbers(batch) == Numbers(7, 0, 1, 1)
+        ids.ids.arrived(LEADER_ACKS, 9, 5)
+        ids.acknowledge(batch)
+        for sequence in range(2):
+            batch = ids.away(b"c")
+            assert numbers(batch) == Numbers(9, 5, sequence, 1)
+            ids.acknowledge(batch)
+
+    def test_the_topic_that_is_gone_does_not(self) -> None:
+        ids = Ids()
+        ids.acknowledge(ids.away(b"a"))
+        ids.accumulator.renew_ids({"topic"})
+        without = ids.away(b"b")
+        assert numbers(without).producer_id == -1
+        ids.complete(0, without)
+        ids.ids.arrived(LEADER_ACKS, 9, 5)
+        assert numbers(ids.away(b"c")) == Numbers(9, 5, 0, 1)
+
 
 class TestIds:
     def test_without_anybody_who_asks_brokers_nothing_carries_an_id(self) -> None:

@@ -126,15 +126,17 @@ class Cluster:
     def apply_topics(self, topics: Iterable[Topic], asked: set[str], now: float) -> None:
         """Take in what was told of the topics `asked`; those that are not there are unknown."""
         answered = set()
-        lost = False
+        gone = set()
         for topic in topics:
             if topic.name is not None:
                 answered.add(topic.name)
-                lost |= self._apply_topic(topic.name, topic, now)
+                if self._apply_topic(topic.name, topic, now):
+                    gone.add(topic.name)
         for name in asked - answered:
-            lost |= self._apply_topic(name, None, now)
-        if lost:  # perhaps by whoever wiped the cluster, and left it its id
-            self._accumulator.renew_ids()
+            if self._apply_topic(name, None, now):
+                gone.add(name)
+        if gone:  # perhaps by whoever wiped the cluster, and left it its id
+            self._accumulator.renew_ids(gone)
 
     def _set_rack(self, node: Node, rack: str) -> None:
         if node.rack == rack:

@@ -98,6 +98,18 @@ class TestAnotherCluster:
         news = [partial(told.cluster.apply_topics, [each], {"ponds"}, 0.0) for each in topics]
         assert self.ids_after(told, news) == [7, 7, None]
 
+    def test_other_topics_keep_their_ids_until_there_are_others(self, told: Told) -> None:
+        told.accumulator.ids.observe(lambda: None)
+        topics = fakes.metadata({"ponds": [0], "lakes": [0], "seas": [0]}).topics
+        first = [each._replace(topic_id=b"1" * 16) for each in topics]
+        told.cluster.apply_topics(first, {"ponds", "lakes", "seas"}, 0.0)
+        sequences = {name: state.queues.queue(0).sequence for name, state in told.cluster.topics.items()}
+        for sequence in sequences.values():
+            sequence.producer_id = 7
+        made_again = first[0]._replace(topic_id=b"2" * 16)
+        told.cluster.apply_topics([made_again, first[2]], {"ponds", "lakes", "seas"}, 0.0)
+        assert [sequences[name].producer_id for name in ("ponds", "lakes", "seas")] == [-1, -1, 7]
+
     def test_by_topics_that_are_gone_which_may_be_forgotten_when_they_are_made_again(self, told: Told) -> None:
         (topic,) = fakes.metadata({"ponds": [0]}).topics
         news = [partial(told.cluster.apply_topics, each, {"ponds"}, 0.0) for each in ([], [topic], [], [])]
