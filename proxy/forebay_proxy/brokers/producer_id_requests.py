@@ -1,8 +1,9 @@
 """Asks brokers for the producer ids that batches are sent under (InitProducerId, KIP-98).
 
 In: the kinds of queues that need one, as policies.idempotence says. Out: their ids. Any broker gives them out. One that
-cannot, for now, is asked again, or another one, with backoff; batches leave without ids meanwhile. Where brokers do not
-let this user have ids, or know none, that is logged once, and asked again every few minutes.
+cannot, for now, is asked again, or another one, with backoff, and one that hangs has another asked beside it; batches
+leave without ids meanwhile. Where brokers do not let this user have ids, or know none, that is logged once, and asked
+again every few minutes.
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
-from forebay_proxy.config.settings import Settings
+from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 
 log = get_logger()
 
+BESIDE_S: Final = 0.5
+"""A broker that has not answered by then has another asked beside it, as for metadata."""
+AT_ONCE: Final = 2
 AGAIN_S: Final = 300.0
 """From a refusal to the next attempt: somebody may have granted the permission, or upgraded the brokers."""
 
@@ -96,20 +100,39 @@ class ProducerIdRequests:
                 tries = 0
 
     async def _ask(self) -> str:
-        """Ask one broker for all that are wanted. Empty: there is an answer; else why the last broker gave none."""
+        """Ask one broker after the other for all that are wanted, and the next beside one that takes its time.
+
+        Empty: there is an answer; else why the last broker gave none.
+        """
         error = "no broker is known"
-        for address in self._addresses.of(None):
-            try:
-                connection = await self._connector.open(*address)
-                try:
-                    error = await self._ask_on(connection)
-                finally:
-                    connection.close()
-            except (OSError, UnicodeError, Malformed) as failure:
-                error = str(failure)
-            if not error:
-                return error
+        asking: set[asyncio.Task[str]] = set()
+        addresses = self._addresses.of(None)
+        try:
+            while addresses or asking:
+                if addresses and len(asking) < AT_ONCE:
+                    asking.add(asyncio.get_running_loop().create_task(self._ask_at(addresses.pop(0))))
+                alone = bool(addresses) and len(asking) < AT_ONCE
+                done, asking = await asyncio.wait(
+                    asking, timeout=BESIDE_S if alone else None, return_when=asyncio.FIRST_COMPLETED
+                )
+                for each in done:
+                    error = each.result()
+                    if not error:
+                        return ""
+        finally:
+            for each in asking:
+                each.cancel()
         return error
+
+    async def _ask_at(self, address: HostPort) -> str:
+        try:
+            connection = await self._connector.open(*address)
+            try:
+                return await self._ask_on(connection)
+            finally:
+                connection.close()
+        except (OSError, UnicodeError, Malformed) as failure:
+            return str(failure)
 
     async def _ask_on(self, connection: UpstreamConnection) -> str:
         for kind in list(self._ids.wanted):
@@ -119,6 +142,8 @@ class ProducerIdRequests:
                 return ""
             if answer.error_code != codes.NONE:
                 return f"error code {answer.error_code}"
+            if kind not in self._ids.wanted:  # another broker, asked beside this one, was faster
+                continue
             first = answer.producer_epoch + self._rng.randint(1, FIRST_EPOCHS)
             self._ids.arrived(kind, answer.producer_id, min(first, MAX_EPOCH))
         if self._told:

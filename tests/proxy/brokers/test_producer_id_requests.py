@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+import pytest
 import structlog
 
 from forebay_codecs.error_codes import CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_LOAD_IN_PROGRESS
@@ -64,6 +65,36 @@ async def test_a_worker_begins_with_two_ids_of_any_broker() -> None:
         assert it.stats.take().gauges["forebay_producer_ids", ()] == 2
         found = [it.ids.of((waits, False, "forebay")) for waits in (False, True)]
         assert sorted(one.number for one in found if one is not None) == [100, 101]
+
+
+@in_loop
+async def test_a_broker_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
+    async with FakeCluster({}, nodes=3) as cluster:
+        cluster.idempotent = True
+        cluster[0].holds(API_KEY)
+        cluster[1].down()
+        async with asking(cluster) as it:
+            await until(lambda: it.ids.count == 2)
+            await until(lambda: not cluster[0].connections)
+
+
+@in_loop
+async def test_of_two_brokers_that_answer_only_the_first_gives_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
+    kind = (False, False, "forebay")
+    async with FakeCluster({}, nodes=2) as cluster:
+        cluster.idempotent = True
+        for broker in cluster.brokers.values():
+            broker.holds(API_KEY)
+        async with asking(cluster) as it:
+            slow, fast = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
+            fast.answer()
+            await until(lambda: it.ids.of(kind) is not None)
+            first = it.ids.of(kind)
+            slow.answer()
+            await cluster[0].receives(API_KEY)
+            assert it.ids.of(kind) is first
 
 
 @in_loop
