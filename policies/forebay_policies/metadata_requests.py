@@ -325,9 +325,14 @@ class MetadataRequests:
             self._wanted.add_first((name,))
 
     def _discard(self, name: str) -> None:
-        """Unless it is to be asked for whoever waits: it may be known to be wrong."""
-        if not self._waited_for(name) and name not in self._produced:
+        """Unless somebody waits, or it is to be asked for whoever waits: it may be known to be wrong."""
+        if self._waited_for(name):
+            return
+        if name not in self._produced:
             self._wanted.discard(name)
+            self._doubted.discard(name)
+        elif name in self._wanted:
+            self._wanted.add(name, _UNANSWERED)  # it may have stood in the line of who has left alone
 
     def _waited_for(self, name: str) -> bool:
         return name in self._clients.by_name or name in self._records
@@ -344,7 +349,10 @@ class MetadataRequests:
     def _named(self) -> MetadataQuery | None:
         names: list[str] = []
         while self._wanted and not names:
-            names = [name for name in self._wanted.take(MAX_TOPICS) if self._matters(name)]
+            taken = self._wanted.take(MAX_TOPICS)
+            names = [name for name in taken if self._matters(name)]
+            if len(names) < len(taken):
+                self._doubted.difference_update(set(taken).difference(names))
         if not (names or self._brokers_due or self._clients.for_brokers):
             return None
         self._brokers_due = False

@@ -107,6 +107,7 @@ class MetadataMachine(RuleBasedStateMachine):
             self.answer()
         assert self.query is None
         assert not any(name in self.requests._wanted or name in self.requests._new for name in NAMES)
+        assert self.requests._doubted <= self.bench.produced.keys()
 
     # Waiting
 

@@ -190,6 +190,14 @@ class TestManyNames:
         bench.requests.retry_later("a", 0.2)
         assert "a" in (bench.next(0.2).names or ())
 
+    def test_who_leaves_takes_no_name_along_that_records_go_to(self) -> None:
+        bench = Bench({"a": 1}).started()
+        bench.want("a")
+        bench.answer(bench.next(0.1), 0.1)
+        leaving = bench.ask("a", now=0.2)
+        bench.requests.drop(["a"], [], leaving)
+        assert bench.next(0.2).names == ["a"]
+
     def test_who_leaves_takes_no_name_along_that_others_wait_for(self) -> None:
         bench = Bench({"a": 1, "b": 1, "new": 1}).started()
 
@@ -508,6 +516,23 @@ class TestRecords:
         bench.answer(query, 0.2 + after)
         bench.ask("a")
         assert not bench.next(0.2 + after).elsewhere, "the doubt was about the other one"
+
+    @pytest.mark.parametrize("left_at", [0.15, 0.1 + BACKOFF])
+    def test_the_doubt_about_what_nobody_waits_for_any_more_is_forgotten(
+        self, left_at: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_requests, "MAX_TOPICS", 1)
+        bench = Bench().started()
+        for name in ("a", "b"):
+            bench.requests.want(name, bench.ready.clear, 0.0)
+            bench.answer(bench.next(0.1), 0.1)
+        if left_at > 0.15:
+            assert bench.next(left_at) == MetadataQuery(["a"], [], creates=False, elsewhere=True)
+        for name in ("a", "b"):
+            bench.requests.forget(name, bench.ready.clear)
+        assert bench.requests.next_request(left_at + BACKOFF) is None
+        bench.ask("b")
+        assert not bench.next(100.0).elsewhere
 
     def test_and_again_where_it_is_being_asked_for(self) -> None:
         bench = Bench({"a": 1}).started()
