@@ -7,7 +7,9 @@ Ages, of one topic (`metadata.*.ms`; the defaults):
     0 ─────────── soft.age 60 s ─────────── max.age 300 s
     served        served, and refreshed     asked for before it is served
 Refreshes come in groups of `metadata.refresh.group.size`, the most used topics first. Soft ages vary a little, so that
-topics fetched together are not refreshed together. A topic unused for `metadata.max.idle.ms` is forgotten.
+topics fetched together are not refreshed together. A topic unused for `metadata.max.idle.ms` is forgotten. If it is in
+the list of all topics, and that is used, it is kept, and refreshed with the list alone; beyond its soft age it is asked
+for before it is served by name.
 Errors (mostly unknown topics) are kept for ERROR_AGE_S only, and a topic without a leader somewhere is served for no
 longer: many a client asks for it once, and fails. An age counts from when the request was sent, since the response need
 not reflect anything later.
@@ -46,7 +48,10 @@ _STEPS: Final = 1 << 20
 
 
 class CachedTopic:
-    """One topic: `updated_at` is when it was last asked for, `refresh_at` when it is due again, `uses` counts since."""
+    """One topic: `updated_at` is when it was last asked for, `refresh_at` when it is due again, `uses` counts since.
+
+    `used_at` is when it was last used by name, or records came for it; NEVER: it is kept for the list of all alone.
+    """
 
     __slots__ = (
         "described",
@@ -73,6 +78,11 @@ class CachedTopic:
     def error(self) -> bool:
         """Nothing is known but this error. (A topic may have an error and partitions as well.)"""
         return self.topic.error_code != error_codes.NONE and not self.topic.partitions
+
+    @property
+    def only_listed(self) -> bool:
+        """It is refreshed with the list of all topics, not by itself."""
+        return self.used_at == NEVER
 
     def replace(self, described: DescribedTopic) -> None:
         """Take a newer description of the topic."""
@@ -145,7 +155,7 @@ class MetadataCache:
         self._brokers_invalid_at = NEVER
         self._valid_from = NEVER
         self._all_at: float | None = None
-        self._all_used_at = 0.0
+        self._all_used_at = NEVER
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -156,6 +166,8 @@ class MetadataCache:
         """The topic, if it may be served, else None: ask for it. What is not newer than `fresh_since` is not served."""
         known = self._topics.get(name) or self._errors.get(name)
         if known is None or (not known.described.sound and now - known.updated_at >= ERROR_AGE_S):
+            return None
+        if known.only_listed and now - known.updated_at >= self.ages.soft:
             return None
         return known if known.updated_at > max(self._too_old(now, fresh_since), known.invalid_at) else None
 
@@ -177,19 +189,31 @@ class MetadataCache:
         too_old = self._too_old(now, fresh_since)
         for name in names:
             known = topics.get(name)
-            if known is None or not known.described.sound or known.updated_at <= max(too_old, known.invalid_at):
+            if (
+                known is None
+                or not known.described.sound
+                or known.updated_at <= max(too_old, known.invalid_at)
+                or known.only_listed
+            ):
                 others.append(name)
             else:
                 found[name] = known
         return found, others
 
     def serve(
-        self, topics: list[CachedTopic], version: int, now: float, ids: frozenset[int], *, one_broker: bool = False
+        self,
+        topics: list[CachedTopic],
+        version: int,
+        now: float,
+        ids: frozenset[int],
+        *,
+        all_topics: bool = False,
+        one_broker: bool = False,
     ) -> Served:
-        """The sections of `topics` for a response of `version`; counts as a use of each. A response must have come.
+        """The sections of `topics` for a response of `version`. A response must have come.
 
-        `ids`: of the brokers that the response names. `one_broker`: for a client that knows of one only
-        (codecs.one_broker).
+        Counts as a use of each, but for `all_topics`. `ids`: of the brokers that the response names. `one_broker`: for
+        a client that knows of one only (codecs.one_broker).
         """
         brokers = self.brokers
         assert brokers is not None
@@ -198,7 +222,8 @@ class MetadataCache:
         bad = False
         for known in topics:
             sections.append(known.described.section(version, ids, one_broker=one_broker))
-            self.use(known, now)
+            if not all_topics:
+                self.use(known, now)
             if known.updated_at < oldest:
                 oldest = known.updated_at
             if not known.described.sound:
@@ -230,6 +255,8 @@ class MetadataCache:
         """
         at = self._all_at
         if at is None or at <= self._too_old(now, fresh_since):
+            return None
+        if now - at >= self.ages.soft and self._all_used_at <= at:  # nor was it refreshed
             return None
         topics = list(self._topics.values())
         too_old = self._too_old(now, NEVER)
@@ -295,7 +322,8 @@ class MetadataCache:
             described = self._described.of(topic)
             name = described.topic.name or name
             known = self._topics[name] = CachedTopic(name, described, asked_at, refresh_at)
-            if listed:  # nobody has used it
+            if listed:
+                known.used_at = NEVER
                 self._topics.move_to_end(name, last=False)
         else:
             if known.topic.topic_id == topic.topic_id:
@@ -365,7 +393,7 @@ class MetadataCache:
 
     def due(self, now: float) -> list[str]:
         """The next names to refresh: the most used topics past their soft age, at most one group."""
-        stale = [known for known in self._topics.values() if known.refresh_at <= now]
+        stale = [known for known in self._topics.values() if known.refresh_at <= now and not known.only_listed]
         stale.sort(key=lambda known: known.uses, reverse=True)
         return [known.name for known in stale[: self._group_size]]
 
@@ -376,7 +404,7 @@ class MetadataCache:
 
     def next_due(self, now: float) -> float:
         """Seconds until `due` or `all_due` may have something to refresh."""
-        times = [known.refresh_at for known in self._topics.values()]
+        times = [known.refresh_at for known in self._topics.values() if not known.only_listed]
         if self._all_at is not None and self._all_used_at > self._all_at:
             times.append(self._all_at + self.ages.soft)
         return max(0.0, min(times) - now) if times else self.ages.soft
@@ -389,15 +417,16 @@ class MetadataCache:
                 known.refresh_at = max(known.refresh_at, until)
 
     def forget_idle(self, now: float) -> list[str]:
-        """Drop topics unused for the idle time; return their names. Using the list of all topics uses each of them."""
-        if self._all_at is not None and now - self._all_used_at > self.ages.idle:
-            self._all_at = None
-        if self._all_at is not None:
+        """Drop topics unused for the idle time; return their names. While the list of all is used none is dropped."""
+        idle = [known for known in self._topics.values() if now - known.used_at > self.ages.idle]
+        if now - self._all_used_at <= self.ages.idle:
+            for known in idle:
+                known.used_at = NEVER
             return []
-        idle = [known.name for known in self._topics.values() if now - known.used_at > self.ages.idle]
-        for name in idle:
-            self._drop(name)
-        return idle
+        self._all_at = None
+        for known in idle:
+            self._drop(known.name)
+        return [known.name for known in idle]
 
 
 def _newest(known: Topic, told: Topic) -> Topic:

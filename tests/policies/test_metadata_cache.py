@@ -339,6 +339,41 @@ def test_a_list_that_is_used_is_refreshed_and_keeps_its_topics() -> None:
     assert known.everything(IDLE + 100) is None
 
 
+def test_what_is_used_as_part_of_the_list_alone_is_refreshed_with_it() -> None:
+    known = cache()
+    known.store(told(topic("a", 0), topic("b", 0)), [], 0.0, all_topics=True)
+    known.serve(known.everything(1.0) or [], 9, 1.0, NO_IDS, all_topics=True)
+    assert known.due(SOFT) == []
+    assert known.next_due(1.0) == SOFT - 1.0
+    known.use(known.find("b", 2.0), 2.0)  # type: ignore[arg-type]
+    assert known.due(SOFT) == ["b"]
+
+
+def test_it_is_not_served_by_name_beyond_its_soft_age_until_it_has_been_used_so() -> None:
+    known = cache()
+    known.store(told(topic("a", 0), topic("b", 0)), [], 0.0, all_topics=True)
+    known.touch("b", 1.0)
+    assert [served(known, name, SOFT - 1) for name in "ab"] == [True, True]
+    assert [served(known, name, SOFT) for name in "ab"] == [False, True]
+    assert [*known.find_sound(["a", "b"], SOFT, NEVER)[0]] == ["b"]
+
+
+def test_what_was_used_by_name_long_ago_is_refreshed_with_the_list_again() -> None:
+    known = holding(topic("a", 0))
+    known.store(told(topic("a", 0)), [], IDLE - 1, all_topics=True)
+    assert known.forget_idle(IDLE + 1) == []
+    assert known.due(IDLE + SOFT) == []
+    assert not served(known, "a", IDLE + SOFT)
+
+
+def test_a_list_that_was_not_used_is_as_old_as_its_soft_age_at_most() -> None:
+    known = cache()
+    known.store(told(topic("a", 0)), [], 0.0, all_topics=True)
+    assert known.everything(SOFT) is None
+    assert known.everything(SOFT - 1) is not None
+    assert known.everything(SOFT + 1) is not None, "it is being refreshed"
+
+
 # Bounds
 
 

@@ -289,7 +289,7 @@ class PendingMetadata:
         else:
             reachable = self._reachable(brokers, now)
         ids = frozenset(reachable) if version == 0 else brokers.ids
-        sections, oldest, bad = cache.serve(topics, version, now, ids, one_broker=one)
+        sections, oldest, bad = cache.serve(topics, version, now, ids, all_topics=request.all_topics, one_broker=one)
         for topic_id, of_id in self._ids.items():
             if of_id is None:
                 unknown = Topic(error_codes.UNKNOWN_TOPIC_ID, None, topic_id, is_internal=False, partitions=())

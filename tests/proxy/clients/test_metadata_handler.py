@@ -727,6 +727,16 @@ class TestRefreshing:
             assert forebay.count("forebay_metadata_requests_total", "after_asking") == 1
 
     @in_loop
+    async def test_who_lists_all_topics_has_none_asked_for_by_its_name(self) -> None:
+        cluster = FakeCluster({"ponds": [0], "lakes": [0]})
+        async with before(cluster, metadata_soft_age_ms=100) as forebay:
+            while sum(asked.metadata.all_topics for asked in seen(cluster)) < 4:
+                client = await forebay.client(0)
+                client.send(asks_all(1))
+                assert len((await told(client, 1)).topics) == 2
+            assert not any(asked.metadata.names for asked in seen(cluster))
+
+    @in_loop
     async def test_what_is_due_is_refreshed_though_clients_keep_asking_for_more(self) -> None:
         cluster = FakeCluster({"ponds": [0]}, nodes=2)
         async with before(cluster, metadata_soft_age_ms=100) as forebay:
