@@ -374,20 +374,26 @@ class MetadataCache:
         self._valid_from = until
         self._errors.clear()
 
-    def new_leader(self, name: str, partition: int, leader_id: int, leader_epoch: int) -> bool:
-        """Take a partition's leader as named by a broker (KIP-951). False if it is not newer than what is known."""
+    def new_leaders(self, name: str, named: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Take leaders of a topic as named by a broker (KIP-951), by partition the node id and the epoch.
+
+        Returns those that are newer than what is known, by partition the node id. Takes as long as the topic is large.
+        """
         known = self._topics.get(name)
         if known is None:
-            return False
+            return {}
+        news: dict[int, int] = {}
         partitions = list(known.topic.partitions)
         for place, found in enumerate(partitions):
-            if found.partition_index == partition and found.leader_epoch < leader_epoch:
+            leader = named.get(found.partition_index)
+            if leader is not None and found.leader_epoch < leader[1]:
                 partitions[place] = found._replace(
-                    error_code=error_codes.NONE, leader_id=leader_id, leader_epoch=leader_epoch
+                    error_code=error_codes.NONE, leader_id=leader[0], leader_epoch=leader[1]
                 )
-                known.replace(self._described.of(known.topic._replace(partitions=tuple(partitions))))
-                return True
-        return False
+                news[found.partition_index] = leader[0]
+        if news:
+            known.replace(self._described.of(known.topic._replace(partitions=tuple(partitions))))
+        return news
 
     # What is to be asked for
 

@@ -105,7 +105,7 @@ def test_a_topic_without_a_leader_is_kept_as_briefly_as_an_error() -> None:
     for now, sound in ((5.0 + ERROR_AGE_S - 0.001, True), (5.0 + ERROR_AGE_S, False)):
         assert served(known, "a", now) is sound
         assert [*known.find_sound(["a", "b"], now, NEVER)[0]] == ["b"]
-    known.new_leader("a", 1, leader_id=0, leader_epoch=1)
+    known.new_leaders("a", {1: (0, 1)})
     assert served(known, "a", 10.0), "a broker has named it"
     assert len(known.find_sound(["a", "b"], 10.0, NEVER)[0]) == 2
 
@@ -235,16 +235,14 @@ def test_a_broker_without_epochs_is_believed() -> None:
 
 
 def test_a_leader_that_a_broker_names_is_known_at_once() -> None:
-    known = holding(topic("a", 0, 0, epoch=3))
+    known = holding(topic("a", 0, 0, 0, epoch=3))
     before = known.find("a", 0.0).described.section(9, NO_IDS)  # type: ignore[union-attr]
-    assert known.new_leader("a", 1, 1, 4)
-    assert not known.new_leader("a", 1, 0, 4), "the same epoch is no news"
-    assert not known.new_leader("a", 1, 0, 3)
-    assert not known.new_leader("a", 9, 0, 9)
-    assert not known.new_leader("b", 0, 0, 9)
+    assert known.new_leaders("a", {1: (1, 4), 2: (1, 5), 0: (1, 3), 9: (1, 9)}) == {1: 1, 2: 1}
+    assert known.new_leaders("a", {1: (0, 4)}) == {}, "the same epoch is no news"
+    assert known.new_leaders("b", {0: (0, 9)}) == {}
     found = known.find("a", 0.0)
     assert found is not None
-    assert [(each.leader_id, each.leader_epoch) for each in found.topic.partitions] == [(0, 3), (1, 4)]
+    assert [(each.leader_id, each.leader_epoch) for each in found.topic.partitions] == [(0, 3), (1, 4), (1, 5)]
     assert found.described.section(9, NO_IDS) != before
 
 

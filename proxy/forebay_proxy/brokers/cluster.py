@@ -7,7 +7,7 @@ No I/O: whoever registered for a change acts on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,13 +146,15 @@ class Cluster:
             if node.id in state.nodes:
                 self._refresh_available(state)
 
-    def set_leader(self, name: str, partition: int, leader_id: int, now: float) -> None:
-        """One partition has another leader."""
+    def set_leaders(self, name: str, named: Mapping[int, int], now: float) -> None:
+        """Some partitions have other leaders. Takes as long as the topic is large."""
         state = self.topics.get(name)
-        if state is None or not 0 <= partition < len(state.queues.leaders):
+        if state is None:
             return
         leaders = list(state.queues.leaders)
-        leaders[partition] = leader_id
+        for partition, leader_id in named.items():
+            if 0 <= partition < len(leaders):
+                leaders[partition] = leader_id
         state.described = None
         state.nodes = frozenset(leaders)
         self._accumulator.set_leaders(state.queues, leaders, now)

@@ -8,7 +8,7 @@ backoff; who waits is bounded by its own deadline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from math import inf
 from random import Random
@@ -156,20 +156,20 @@ class MetadataUpdater:
         """What is known of these topics (none: of the brokers) is wrong; they are asked for if records go there."""
         self.requests.invalidate(names, cause, monotonic())
 
-    def leader_changed(self, name: str, partition: int, named: tuple[int, int] | None) -> None:
-        """A broker refused records. Where it `named` its successor and the epoch (KIP-951), nobody is asked."""
-        if named is None or not self._take_over(name, partition, *named):
-            self.invalidate((name,), "error")
+    def leader_changed(self, name: str) -> None:
+        """A broker refused records of a partition, and named no other."""
+        self.invalidate((name,), "error")
 
-    def _take_over(self, name: str, partition: int, leader_id: int, leader_epoch: int) -> bool:
-        """False where it is no news, or not known how to reach it."""
-        if leader_id not in self._cluster.nodes:
-            return False
-        if not self._cache.new_leader(name, partition, leader_id, leader_epoch):
-            return False
-        self._cluster.set_leader(name, partition, leader_id, monotonic())
-        self._leaders_named.value += 1
-        return True
+    def leaders_named(self, name: str, named: Mapping[int, tuple[int, int]]) -> None:
+        """A broker refused records of these partitions, and named their leaders and epochs (KIP-951): nobody is asked,
+        but where that is no news, or it is not known how to reach one. All that a response names come together."""
+        reachable = {partition: leader for partition, leader in named.items() if leader[0] in self._cluster.nodes}
+        news = self._cache.new_leaders(name, reachable)
+        if news:
+            self._cluster.set_leaders(name, news, monotonic())
+            self._leaders_named.value += len(news)
+        if len(news) < len(named):
+            self.invalidate((name,), "error")
 
     def _from_cache(self, known: CachedTopic) -> None:
         if self.requests.wanted_by_records(known.name):

@@ -70,8 +70,8 @@ class Leaders(Brokers, Protocol):
     def leaders_told(self, response: ProduceResponse) -> None:
         """What a broker's answer says of leaders holds for everybody."""
 
-    def leader_lost(self, topic: str, partition: int) -> None:
-        """The leader that was known did not take records."""
+    def leader_lost(self, topic: str) -> None:
+        """The leader that was known of a partition did not take records."""
 
 
 class BrokerLink(ClientUpstream):
@@ -248,7 +248,7 @@ class DividedUpstream(ClientUpstream):
             part.fails(error_codes.NOT_LEADER_OR_FOLLOWER)
             self._handover.refused(key, part.numbers, now)
             if self._leaders.leader(topic, partition) == NOWHERE:
-                self._leaders.leader_lost(topic, partition)
+                self._leaders.leader_lost(topic)
         return node_id
 
     def _link(self, node_id: int) -> BrokerLink:
@@ -269,7 +269,7 @@ class DividedUpstream(ClientUpstream):
                 judged = not lost and outcome is not None and not retry.leads_no_more(outcome.error_code)
                 self._handover.failed(key, part.numbers, now, judged=judged)
             if lost:
-                self._leaders.leader_lost(part.topic, part.partition)
+                self._leaders.leader_lost(part.topic)
 
     # Held by any of several
 

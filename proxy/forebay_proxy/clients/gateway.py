@@ -148,9 +148,12 @@ class Gateway:
         for node_id, host, port in response.nodes:
             self._cluster.learn(node_id, host, port, monotonic())
         for topic, partitions in response.topics:
-            for partition in partitions:
-                if retry.leads_no_more(partition.error_code):
-                    self._updater.leader_changed(topic, partition.partition, partition.current_leader)
+            refused = [partition for partition in partitions if retry.leads_no_more(partition.error_code)]
+            named = {each.partition: each.current_leader for each in refused if each.current_leader is not None}
+            if named:
+                self._updater.leaders_named(topic, named)
+            if len(named) < len(refused):
+                self._updater.leader_changed(topic)
 
     # Leaders, for requests that are divided
 
@@ -181,9 +184,9 @@ class Gateway:
         """`ready` is not wanted any more."""
         self._updater.forget(topic, ready)
 
-    def leader_lost(self, topic: str, partition: int) -> None:
-        """The leader that was known did not take records."""
-        self._updater.leader_changed(topic, partition, None)
+    def leader_lost(self, topic: str) -> None:
+        """The leader that was known of a partition did not take records."""
+        self._updater.leader_changed(topic)
 
     def takes(self, api_key: int, version: int) -> bool:
         """Whether brokers take such requests, as far as is known."""

@@ -53,16 +53,16 @@ LOOKS: Final = 8
 class Delivery:
     """Tells every owner exactly once, or puts its records in a queue again.
 
-    `leader_changed` is told (topic, partition, and leader and epoch where the broker named them),
-    `acknowledged` how many seconds a batch of the partition took from its opening on, unless it was sent again, or its
-    client was throttled meanwhile."""
+    `leader_changed` is told the topic where a broker may not lead a partition any more, and named nobody who does (else
+    that was taken over before), `acknowledged` how many seconds a batch of the partition took from its opening on,
+    unless it was sent again, or its client was throttled meanwhile."""
 
     def __init__(
         self,
         accumulator: Accumulator,
         settings: Settings,
         stats: MetricRegistry,
-        leader_changed: Callable[[str, int, tuple[int, int] | None], None],
+        leader_changed: Callable[[str], None],
         acknowledged: Callable[[PartitionQueue, float], None],
         rng: Random,
         journal: Journal | None = None,
@@ -119,7 +119,7 @@ class Delivery:
                 batch.tainted = True
                 self._fail_gone(queue, batch)
             else:
-                self._retry_same(queue, batch, response.current_leader, now)
+                self._retry_same(queue, batch, now, named=response.current_leader is not None)
         elif verdict is Verdict.RESEQUENCE or verdict is Verdict.RENEW or verdict is Verdict.PLAIN:
             self._resequence(queue, batch, verdict, response, now)
         elif verdict is Verdict.UNKNOWN:
@@ -131,7 +131,8 @@ class Delivery:
                 return
             why = "the outcome of an earlier attempt is not known"
             if not batch.tainted:
-                self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+                if response.current_leader is None:
+                    self._leader_changed(queue.topic.name)
                 why = "the leader changed before all replicas had it"
             self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, why)
         elif verdict is Verdict.SPLIT:
@@ -187,7 +188,7 @@ class Delivery:
             code = error_codes.REQUEST_TIMED_OUT
             self._journal.batch(queue, batch, now, "retried" if again else "unknown", code, -1)
         if again:
-            self._retry_same(queue, batch, None, now)
+            self._retry_same(queue, batch, now)
             return
         _count(self._unknown, batch.runs)
         self.fail(
@@ -283,7 +284,8 @@ class Delivery:
         )
         leads_no_more = retry.leads_no_more(response.error_code)
         if leads_no_more:
-            self._leader_changed(queue.topic.name, queue.index, response.current_leader)
+            if response.current_leader is None:
+                self._leader_changed(queue.topic.name)
         else:
             batch.refused_by += (queue.leader,)
         batch.tries += 1
@@ -296,9 +298,7 @@ class Delivery:
         self._retries["backoff"].value += 1
         self._back_off(queue, batch, batch.tries - 1, now, elsewhere=batch.lane.movable and not leads_no_more)
 
-    def _retry_same(
-        self, queue: PartitionQueue, batch: ProducerBatch, leader: tuple[int, int] | None, now: float
-    ) -> None:
+    def _retry_same(self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, named: bool = False) -> None:
         """It may be appended: its sequence goes with it, and nothing of the queue leaves before it. At once the first
         time, since most connections are lost by themselves; from then on what can leave the queue does not wait."""
         log.info(
@@ -308,7 +308,8 @@ class Delivery:
             tries=batch.tries + 1,
         )
         self._retries["outcome_unknown"].value += 1
-        self._leader_changed(queue.topic.name, queue.index, leader)
+        if not named:
+            self._leader_changed(queue.topic.name)
         batch.tainted = True
         self._again(queue, batch, now)
         if batch.tries > 1:

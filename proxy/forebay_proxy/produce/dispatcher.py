@@ -183,6 +183,7 @@ class Dispatcher:
             self._connector,
             self._settings,
             self._stats,
+            self._updater.leaders_named,
             self._flush_metrics.flushed,
             self._reachability.lost,
             self._rng,

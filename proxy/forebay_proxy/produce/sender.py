@@ -10,7 +10,7 @@ read, so that nobody could tell any more whether it is appended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from time import monotonic
 from typing import Final
@@ -53,7 +53,8 @@ TIMER_S: Final = 0.002
 class Sender:
     """Takes no batch that it does not either send or hand to Delivery. What one group waits for holds up no other.
 
-    `flushed` is told of each batch as it leaves, `on_unreachable` when the broker cannot be connected to.
+    `leaders_named` is told leaders and their epochs that a response names, by topic and partition, `flushed` of each
+    batch as it leaves, `on_unreachable` when the broker cannot be connected to.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Sender:
         connector: Connector,
         settings: Settings,
         stats: MetricRegistry,
+        leaders_named: Callable[[str, Mapping[int, tuple[int, int]]], None],
         flushed: Callable[[ProducerBatch, float], None],
         on_unreachable: Callable[[Node], None],
         rng: Random,
@@ -75,6 +77,7 @@ class Sender:
         self._delivery = delivery
         self._settings = settings
         self._stats = stats
+        self._leaders_named = leaders_named
         self._flushed = flushed
         self._on_unreachable = on_unreachable
         self._loop = asyncio.get_running_loop()
@@ -262,6 +265,7 @@ class Sender:
         """The broker's response to `request`; None: its connection was lost."""
         connection, drained = request.connection, request.drained
         answers: dict[tuple[str, int], PartitionResponse] = {}
+        named: dict[str, dict[int, tuple[int, int]]] = {}
         throttle_time_ms = 0
         if response is not None:
             try:
@@ -272,6 +276,8 @@ class Sender:
                 for topic, partitions in parsed.topics:
                     for partition in partitions:
                         answers[topic, partition.partition] = partition
+                        if partition.error_code and partition.current_leader is not None:
+                            named.setdefault(topic, {})[partition.partition] = partition.current_leader
             except Malformed as error:
                 self._stats.counter("forebay_errors_total", side="upstream", kind="protocol").value += 1
                 log.error("broker broke the protocol", broker=connection.name, error=str(error))
@@ -280,6 +286,11 @@ class Sender:
             self._throttled(request.group.client_id, throttle_time_ms / 1000)
             if self._throttling.merges and any(queue.root is None for queue, _ in drained):
                 connection.close()  # the broker does not read it until then, and nobody is to wait for that
+        for topic, leaders in named.items():
+            try:
+                self._leaders_named(topic, leaders)
+            except Exception as fault:  # what is in flight must be told of all the same
+                log.error("leaders that a broker named could not be taken over", topic=topic, exc_info=fault)
         for queue, batch in drained:
             if queue.in_flight is not batch:
                 continue  # it was told that the request could not be written

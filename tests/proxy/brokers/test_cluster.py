@@ -137,7 +137,7 @@ class TestAvailability:
         cluster.set_down(cluster.nodes[0], down=True)
         assert told.available() == [1, 3], "no other is left"
         cluster.set_down(cluster.nodes[0], down=False)
-        cluster.set_leader("ponds", 0, 1, 0.0)
+        cluster.set_leaders("ponds", {0: 1, 4: 1, -1: 1}, 0.0)
         assert told.available() == [2]
         cluster.avoid(frozenset())
         assert told.available() == [0, 1, 2, 3]

@@ -278,29 +278,30 @@ async def test_a_topic_that_does_not_exist_takes_no_place_once_that_is_told() ->
 
 @in_loop
 async def test_a_leader_that_a_broker_names_is_taken_over_without_a_request() -> None:
-    async with FakeCluster({"a": [0, 0]}, nodes=2) as brokers, updating(brokers) as running:
+    async with FakeCluster({"a": [0, 0, 0]}, nodes=2) as brokers, updating(brokers) as running:
         running.want("a")
         await until(lambda: running.ready == ["a"])
         asked = len(running.asked())
         known = running.cluster.topics["a"].queues
-        running.updater.leader_changed("a", 1, (1, 4))
-        assert list(known.leaders) == [0, 1]
+        running.updater.leaders_named("a", {1: (1, 4), 2: (1, 4)})
+        assert list(known.leaders) == [0, 1, 1]
         await turns(100)
         assert len(running.asked()) == asked
-        assert running.stats.value("forebay_metadata_leaders_named_total") == 1
+        assert running.stats.value("forebay_metadata_leaders_named_total") == 2
 
 
 @pytest.mark.parametrize(
     "named",
     [
-        pytest.param(None, id="nobody is named"),
-        pytest.param((-1, 4), id="no leader"),
-        pytest.param((7, 4), id="nobody knows broker 7"),
-        pytest.param((1, 3), id="of an epoch that is known"),
+        pytest.param({}, id="nobody is named"),
+        pytest.param({1: (-1, 4)}, id="no leader"),
+        pytest.param({1: (7, 4)}, id="nobody knows broker 7"),
+        pytest.param({1: (1, 3)}, id="of an epoch that is known"),
+        pytest.param({0: (1, 4), 1: (7, 4)}, id="one of two"),
     ],
 )
 @in_loop
-async def test_brokers_are_asked_where_the_leader_is_not_named_or_no_news(named: tuple[int, int] | None) -> None:
+async def test_brokers_are_asked_where_the_leader_is_not_named_or_no_news(named: dict[int, tuple[int, int]]) -> None:
     brokers = FakeCluster({"a": [0, 0]}, nodes=2)
     brokers.metadata_versions = (0, 9)
     brokers.epochs["a"] = 3
@@ -309,9 +310,12 @@ async def test_brokers_are_asked_where_the_leader_is_not_named_or_no_news(named:
         await until(lambda: running.ready == ["a"])
         brokers.topics["a"] = [0, 1]
         asked = len(running.asked())
-        running.updater.leader_changed("a", 1, named)
-        assert list(running.cluster.topics["a"].queues.leaders) == [0, 0]
-        await until(lambda: list(running.cluster.topics["a"].queues.leaders) == [0, 1])
+        if named:
+            running.updater.leaders_named("a", named)
+        else:
+            running.updater.leader_changed("a")
+        assert running.cluster.topics["a"].queues.leaders[1] == 0
+        await until(lambda: running.cluster.topics["a"].queues.leaders[1] == 1)
         assert running.asked()[asked:] == [["a"]]
 
 
@@ -455,7 +459,7 @@ class TestABrokerThatDoesNotHelp:
                 node: len([a for a in brokers[node].requests(METADATA) if topics(a) == ["ponds"]]) for node in range(3)
             }
             (first,) = [node for node, count in by_name.items() if count]
-            running.updater.leader_changed("ponds", 0, None)
+            running.updater.leader_changed("ponds")
             await until(lambda: running.asked().count(["ponds"]) == 2)
             assert len([a for a in brokers[first].requests(METADATA) if topics(a) == ["ponds"]]) == 1
 

@@ -53,7 +53,7 @@ class Dock:
     def __init__(self) -> None:
         self.accumulator = fakes.accumulator()
         self.cluster = fakes.known(self.accumulator, {"ponds": [0, 1, 1]})
-        self.changed: list[tuple[str, int, tuple[int, int] | None]] = []
+        self.changed: list[str] = []
         self.woken: list[int] = []
         self.timed: list[int] = []
         """Partitions of whose acknowledged batches the time was told."""
@@ -64,7 +64,7 @@ class Dock:
             self.accumulator,
             settings((HostPort(LOOPBACK, 1),), 2),
             self.stats,
-            lambda *changed: self.changed.append(changed),
+            self.changed.append,
             lambda queue, seconds: self.timed.append(queue.index),
             Random(1),
             journal,
@@ -144,12 +144,17 @@ class TestNewLeader:
     """KIP-951: the broker that refuses names its successor."""
 
     @in_loop
-    async def test_what_the_broker_says_of_the_leader_is_passed_on(self) -> None:
+    @pytest.mark.parametrize(("leader", "changed"), [((1, 9), []), (None, ["ponds"])])
+    @pytest.mark.parametrize("tainted", [False, True])
+    async def test_only_where_it_names_none_one_is_asked_for(
+        self, leader: tuple[int, int] | None, changed: list[str], *, tainted: bool
+    ) -> None:
         dock = Dock()
         batch, (owner,) = dock.merged(["a"])
-        refused = PartitionResponse(0, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], None, (1, 9))
+        batch.tainted = tainted
+        refused = PartitionResponse(0, NOT_LEADER_OR_FOLLOWER, -1, -1, -1, [], None, leader)
         dock.delivery.answered(dock.queue(0), batch, refused)
-        assert dock.changed == [("ponds", 0, (1, 9))]
+        assert dock.changed == changed
         assert owner.told == []
 
 
@@ -226,7 +231,7 @@ class TestRetry:
         fakes.append(dock.accumulator, dock.queue(1), keyed("backlog"))
         batch, (owner,) = dock.merged(["a"], movable=True)
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
-        assert dock.changed == [("ponds", 0, None)]
+        assert dock.changed == ["ponds"]
         assert dock.woken == [1]
         assert dock.retries("repartitioned") == 1
         again = fakes.drain(dock.accumulator, dock.queue(2))
@@ -338,7 +343,7 @@ class TestRetry:
         batch, (owner,) = dock.merged(["a"])
         fakes.append(dock.accumulator, dock.queue(0), keyed("next"))
         dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
-        assert dock.changed == [("ponds", 0, None)]
+        assert dock.changed == ["ponds"]
         assert dock.retries("backoff") == 1
         fakes.flush(dock.queue(0), dock.accumulator)
         assert dock.accumulator.drain(0, 1 << 20, 0.0) == []

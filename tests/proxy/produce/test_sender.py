@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from time import monotonic
-from unittest.mock import Mock
+from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
-from kio.schema.types import BrokerId
-from kio.static.primitive import i32
+from kio.schema.errors import ErrorCode
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i32, i64
 
 from forebay_codecs.apis import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
@@ -32,6 +35,26 @@ from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import Asked, FakeCluster
 from tests.kit.wire import WireClient, batch, echo, keyed, null_key, only, produce
+
+
+def refused(topic: str, named: dict[int, tuple[int, int]]) -> Any:
+    """A response of v10: other brokers lead these partitions now, each with its epoch."""
+    leader, partition = message("produce", 10, "LeaderIdAndEpoch"), message("produce", 10, "PartitionProduceResponse")
+    of_topic = message("produce", 10, "TopicProduceResponse")
+    partitions = tuple(
+        replace(
+            example(partition),
+            index=i32(index),
+            error_code=ErrorCode(NOT_LEADER_OR_FOLLOWER),
+            base_offset=i64(-1),
+            record_errors=(),
+            current_leader=replace(example(leader), leader_id=BrokerId(node_id), leader_epoch=i32(epoch)),
+        )
+        for index, (node_id, epoch) in named.items()
+    )
+    whole = replace(example(of_topic), name=TopicName(topic), partition_responses=partitions)
+    cls = message("produce", 10, "ProduceResponse")
+    return replace(example(cls), responses=(whole,), throttle_time=timedelta(), node_endpoints=())
 
 
 async def warm(client: WireClient, cluster: FakeCluster, topic: str = "ponds") -> None:
@@ -131,6 +154,32 @@ class TestRetries:
             await client.receives(1)
             known = forebay.app._realm.handler.cluster.nodes[7]
             assert (known.host, known.port) == ("moved.example", 9093)
+
+    @in_loop
+    @pytest.mark.parametrize("broken", [False, True])
+    async def test_leaders_that_an_answer_names_are_taken_over_together(self, *, broken: bool) -> None:
+        """Each time costs as much as the topic has partitions."""
+        async with FakeCluster({"ponds": [0, 0, 0]}, nodes=2) as cluster, running(cluster.bootstrap) as forebay:
+            cluster.produce_versions = (3, 10)
+            client = await forebay.client(0)
+            await warm(client, cluster)
+            sender = forebay.app._realm.dispatcher._senders[0]
+            named = Mock(side_effect=RuntimeError("broken")) if broken else Mock(wraps=sender._leaders_named)
+            sender._leaders_named = named
+            cluster[0].holds(PRODUCE)
+            client.send(produce(1, *[("ponds", index, batch(keyed("a"))) for index in (1, 2)]))
+            asked = await cluster[0].receives(PRODUCE)
+            cluster[0].releases(PRODUCE)
+            cluster.topics["ponds"] = [0, 1, 1]
+            for broker in cluster.brokers.values():
+                broker.forget()
+            asked.respond(encode_response(refused("ponds", {1: (1, 5), 2: (1, 5)}))[4:])
+            await client.receives(1)
+            assert named.mock_calls == [call("ponds", {1: (1, 5), 2: (1, 5)})]
+            assert [len(cluster.values("ponds", index)) for index in (1, 2)] == [1, 1]
+            if not broken:
+                assert forebay.count("forebay_metadata_leaders_named_total") == 2
+                assert [broker.requests(METADATA) for broker in cluster.brokers.values()] == [[], []]
 
     @in_loop
     async def test_a_partition_without_a_leader_is_sent_to_when_it_has_one(self) -> None:

@@ -62,7 +62,7 @@ async def test_realms_share_what_they_know_of_topics_and_no_more() -> None:
     assert one.leaders is other.leaders
     assert one.available is other.available
     assert one.queue(0) is not other.queue(0)
-    bob.view.cluster.set_leader("topic-2", 0, 2, monotonic())
+    bob.view.cluster.set_leaders("topic-2", {0: 2}, monotonic())
     assert (one.leaders[0], other.leaders[0]) == (0, 2), "the news is its own"
     land.realms.close()
     land.listener.close()
