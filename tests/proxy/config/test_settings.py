@@ -370,7 +370,7 @@ class TestTogether:
         assert settings(environ=environ) == settings()
 
     def test_every_variable_that_the_project_names_is_a_setting_or_left_alone(self) -> None:
-        """Forebay refuses to start with any other. Those of Airflow's DAG stay in Airflow, and are what one may mistype."""
+        """Forebay refuses to start with any other. Those of Airflow's DAG are what one may mistype."""
         variable = re.compile(rb"\bFOREBAY_[A-Z_]*[A-Z]\b")
         folders = [path.relative_to(ROOT).parts[0] for path in FILES]
         ours = [path for path, top in zip(FILES, folders, strict=True) if top != "tests" and not top.startswith(".")]
