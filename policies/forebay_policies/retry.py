@@ -28,7 +28,8 @@ class Verdict(enum.Enum):
     """Not appended; another leader, or the same one later, will take it."""
     ELSEWHERE = "elsewhere"
     """Not appended, and that may last: RETRY where it may go to another broker, to another one each time, in all
-    ELSEWHERE_TRIES times; else ANSWER. Answers leave in order, so what else a client has sent would wait for it."""
+    ELSEWHERE_TRIES times; else ANSWER. Answers leave in order, so what else a client has sent would wait for it.
+    Half of a client batch is tried until its client's time is up: the other half may be appended."""
     RETRY_SAME = "retry same"
     """Perhaps appended: the same records to the same partition under the same sequence."""
     RESEQUENCE = "resequence"

@@ -96,7 +96,9 @@ class Delivery:
         )
         if verdict is _ELSEWHERE:
             goes = batch.lane.movable and batch.tries + 1 < retry.ELSEWHERE_TRIES
-            verdict = Verdict.RETRY if goes else Verdict.ANSWER
+            # Told of half a batch, a client sends all of it again, and the other half would be appended each time.
+            is_half = any(not run.whole for run in batch.runs)
+            verdict = Verdict.RETRY if goes or is_half else Verdict.ANSWER
         now = monotonic()
         if self._journal is not None:
             fate: BatchFate = (

@@ -617,6 +617,24 @@ class TestGivingUp:
             assert len(cluster[0].requests(PRODUCE)) == 1
 
 
+class TestHalves:
+    """Of a client batch in which only some records have a key."""
+
+    @in_loop
+    async def test_one_is_not_refused_for_want_of_replicas_behind_the_others_back(self) -> None:
+        """Told so, a client sends both again."""
+        async with two_piers() as it:
+            it.cluster[1].releases(PRODUCE)
+            it.client.send(produce(1, ("ponds", 0, batch([*keyed("k"), *null_key("n")])), acks=-1))
+            for _ in range(3):
+                (await it.cluster[0].receives(PRODUCE)).answer(error_code=codes.NOT_ENOUGH_REPLICAS)
+            last = await it.cluster[0].receives(PRODUCE)
+            it.cluster[0].releases(PRODUCE)
+            last.answer()
+            assert await it.told(1) == [codes.NONE]
+            assert it.everything == ["k", "n"]
+
+
 class TestClientsThatLeave:
     @in_loop
     async def test_kept_records_are_not_sent_again_once_their_client_has_left(self) -> None:
