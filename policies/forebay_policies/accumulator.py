@@ -161,6 +161,8 @@ class TopicQueues:
         """By partition: the leader's node id, or NO_LEADER."""
         self.replicas: Sequence[Sequence[int]] = ()
         """By partition: the node ids of its replicas."""
+        self.refused_at: float | None = None
+        """When a broker last refused a batch of it, be it for want of replicas."""
         self.acked_by_leader: dict[int, PartitionQueue] = {}
         self.acked_by_all: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}

@@ -157,7 +157,7 @@ class BatchClassifier:
     """Classifies every batch of a request without sending, appending or losing any.
 
     `is_internal` knows topics that the brokers call internal, `has_choice` those with more than one
-    partition; `now_ms` is the time of day.
+    partition, `splits` those whose batches may go in halves, by key; `now_ms` is the time of day.
 
     Where there is no choice nothing moves: records without a key stay in order with all others of their client, since
     topics of one partition are what a total order is had by.
@@ -168,6 +168,7 @@ class BatchClassifier:
         eligibility: Eligibility,
         is_internal: Callable[[str], bool],
         has_choice: Callable[[str], bool],
+        splits: Callable[[str], bool],
         max_decompressed: int,
         stats: MetricRegistry,
         now_ms: Callable[[], int] = time_of_day,
@@ -176,6 +177,7 @@ class BatchClassifier:
         """May be replaced at any time. A request is judged by one from its beginning to its end."""
         self._is_internal = is_internal
         self._has_choice = has_choice
+        self._splits = splits
         self._max_decompressed = max_decompressed
         self._batches = {r: stats.counter("forebay_batches_in_total", reason=r.value) for r in Reason}
         self._records_untouched = stats.counter("forebay_records_total", fate="untouched")
@@ -301,7 +303,7 @@ class BatchClassifier:
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
         if reason is not Reason.KEYED and not self._has_choice(name):
             out.touched.append(RewritableBatch(slot, name, partition, batch, movable=False, whole=True))
-        elif reason is Reason.MIXED:
+        elif reason is Reason.MIXED and self._splits(name):
             keyed, null_key = split_by_key(batch)
             out.touched.append(RewritableBatch(slot, name, partition, keyed, movable=False, whole=False))
             out.touched.append(RewritableBatch(slot, name, partition, null_key, movable=True, whole=False))

@@ -46,6 +46,9 @@ _FATES: Final[Mapping[Verdict, BatchFate]] = {
 }
 
 
+SPLIT_AGAIN_S: Final = 60.0
+"""Without a refusal, until a topic's client batches go in halves again."""
+
 LOOKS: Final = 8
 """Partitions that are looked at for one to move to, by chance; all, where none of them will do."""
 
@@ -143,10 +146,17 @@ class Delivery:
             numbers = self._accumulator.next_number(), self._accumulator.next_number()
             self._accumulator.replace(queue, batch, batch.halves(numbers, now), now)
         else:
+            queue.topic.refused_at = now
             if response.base_offset < 0:  # else it is no proof
                 queue.sequence.given_back(batch)
             _count(self._broker_errors, batch.runs)
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
+
+    def splits(self, name: str) -> bool:
+        """Whether client batches in which only some records have a key may go in halves. Not while brokers refuse what
+        is sent to the topic: a client that is told of one half sends both again, and takes neither for appended."""
+        topic = self._accumulator.topics.get(name)
+        return topic is None or topic.refused_at is None or monotonic() - topic.refused_at >= SPLIT_AGAIN_S
 
     def _fate(
         self, verdict: Verdict, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse
@@ -289,6 +299,7 @@ class Delivery:
             if response.current_leader is None:
                 self._leader_changed(queue.topic.name)
         else:
+            queue.topic.refused_at = now
             batch.refused_by += (queue.leader,)
         batch.tries += 1
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):

@@ -151,7 +151,12 @@ class Realm:
         )
         self.deadlines = Deadlines(stats, throttling, self.accumulator.drop_done)
         classifier = BatchClassifier(
-            shared.eligibility, cluster.is_internal, cluster.has_choice, settings.max_decompressed_bytes, stats
+            shared.eligibility,
+            cluster.is_internal,
+            cluster.has_choice,
+            delivery.splits,
+            settings.max_decompressed_bytes,
+            stats,
         )
         ledger = None
         if journal is not None and settings.journal_ledger:

@@ -24,7 +24,12 @@ class Desk:
         self.stats = MetricRegistry()
         eligibility = Eligibility(("*",), ("raw*",), ("*",), CHOOSE_PARTITIONS_THEMSELVES)
         self.classifier = BatchClassifier(
-            eligibility, lambda name: name == "inner", lambda name: name != "single", CAP, self.stats
+            eligibility,
+            lambda name: name == "inner",
+            lambda name: name != "single",
+            lambda name: name != "refused",
+            CAP,
+            self.stats,
         )
 
     def classify(self, *batches: Batches) -> ClassifiedRequest:
@@ -115,6 +120,13 @@ class TestTouched:
         assert [(part.movable, part.whole, part.slot) for part in (kept, free)] == [(False, False, 0), (True, False, 0)]
         assert records(kept.batch) == keyed("a", "c")
         assert records(free.batch) == null_key("b", "d")
+        assert desk.reasons() == {"mixed": 1}
+
+    def test_or_go_whole_where_their_topic_is_refused(self) -> None:
+        desk = Desk()
+        (touched,) = desk.classify(("refused", 4, batch(MIXED))).touched
+        assert (touched.movable, touched.whole) == (False, True)
+        assert records(touched.batch) == MIXED
         assert desk.reasons() == {"mixed": 1}
 
 

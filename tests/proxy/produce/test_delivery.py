@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from random import Random
+from time import monotonic
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import structlog
@@ -28,7 +30,7 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import JOURNAL
-from forebay_proxy.produce.delivery import LOOKS, Delivery
+from forebay_proxy.produce.delivery import LOOKS, SPLIT_AGAIN_S, Delivery
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, until
@@ -426,6 +428,23 @@ class TestSplit:
         owner = fakes.append(dock.accumulator, dock.queue(0), keyed("a"), whole=False)
         dock.answer(fakes.drain(dock.accumulator, dock.queue(0)), INVALID_RECORD)
         assert owner.told == [("failed", INVALID_RECORD, [])]
+
+    @in_loop
+    @pytest.mark.parametrize("code", [INVALID_RECORD, NOT_ENOUGH_REPLICAS])
+    @pytest.mark.parametrize("whole", [False, True])
+    async def test_client_batches_of_a_topic_go_in_no_halves_for_a_minute_after_a_refusal(
+        self, code: int, whole: bool
+    ) -> None:
+        dock = Dock()
+        fakes.append(dock.accumulator, dock.queue(0), keyed("a"), whole=whole)
+        batch = fakes.drain(dock.accumulator, dock.queue(0))
+        batch.producer_id = 7
+        assert dock.delivery.splits("ponds")
+        dock.answer(batch, code)
+        assert not dock.delivery.splits("ponds")
+        assert dock.delivery.splits("lakes")
+        with patch("forebay_proxy.produce.delivery.monotonic", lambda: monotonic() + SPLIT_AGAIN_S):
+            assert dock.delivery.splits("ponds")
 
 
 class TestOtherErrors:

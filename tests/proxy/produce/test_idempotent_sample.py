@@ -40,7 +40,7 @@ def found(*batches: Batches, times: int = ENOUGH) -> list[int]:
     """What is told of a client that sends this request so many times."""
     stats, client = MetricRegistry(), OneClient()
     eligibility = Eligibility(("*",), ("raw",), ("*",), ())
-    classifier = BatchClassifier(eligibility, lambda name: False, lambda name: True, 1 << 20, stats)
+    classifier = BatchClassifier(eligibility, lambda name: False, lambda name: True, lambda name: True, 1 << 20, stats)
     sample = IdempotentSample(lambda topic: topic != "single", stats, Random(3))
     frame = produce(1, *batches)[4:]
     request = produce_request.parse(frame)

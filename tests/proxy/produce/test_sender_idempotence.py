@@ -6,7 +6,7 @@ A batch's first attempt is *clean*; behind one whose connection was lost the nex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.retry import ELSEWHERE_TRIES, SERVER_ERRORS
 from forebay_proxy.produce.handler import SHORTEST_WAIT
 from forebay_proxy.produce.sender import TRIES
+from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import Asked, FakeCluster
@@ -164,6 +165,19 @@ class TwoPiers:
 
     async def told(self, count: int) -> list[int]:
         return [only(await self.client.receive()).error_code for _ in range(count)]
+
+    def refuse(self, error_code: int, such: Callable[[Record], bool]) -> None:
+        """All batches with such a record."""
+
+        def refused(asked: Asked) -> bool:
+            found = any(such(record) for topic, index in asked.partitions for record in asked.records(topic, index))
+            if found:
+                asked.answer(error_code=error_code)
+            return found
+
+        for broker in self.cluster.brokers.values():
+            broker.releases(PRODUCE)
+            broker.holds_produce(refused)
 
     @property
     def everything(self) -> list[str]:
@@ -633,6 +647,28 @@ class TestHalves:
             last.answer()
             assert await it.told(1) == [codes.NONE]
             assert it.everything == ["k", "n"]
+
+    @in_loop
+    async def test_one_is_not_appended_again_and_again_while_the_other_is_refused(self) -> None:
+        async with two_piers() as it:
+            it.refuse(codes.NOT_ENOUGH_REPLICAS, lambda record: record.key is not None)
+            told = []
+            for _ in range(3):
+                mixed = batch([*keyed("k"), *null_key("n")])
+                it.client.send(produce(1, ("ponds", 0, mixed), acks=-1, timeout_ms=1))
+                told += await it.told(1)
+            assert told == [codes.REQUEST_TIMED_OUT, codes.NOT_ENOUGH_REPLICAS, codes.NOT_ENOUGH_REPLICAS]
+            assert it.everything == ["n"]
+
+    @in_loop
+    async def test_one_that_is_refused_for_good_has_others_go_whole(self) -> None:
+        """As records without a key are where a topic is compacted."""
+        async with two_piers() as it:
+            it.refuse(codes.INVALID_RECORD, lambda record: record.key is None)
+            for values in ("k", "n"), ("l", "m"):
+                it.client.send(produce(1, ("ponds", 0, batch([*keyed(values[0]), *null_key(values[1])]))))
+                assert await it.told(1) == [codes.INVALID_RECORD]
+            assert it.everything == ["k"]
 
 
 class TestClientsThatLeave:
