@@ -645,7 +645,7 @@ class Accumulator:
 
     def drop_abandoned(self, now: float) -> None:
         """Release batches that wait for a missing leader although their clients have been answered, and forget client
-        ids that nothing waits for."""
+        ids that nothing waits for, later their producer ids."""
         for leader in self._groups.leaders():
             for queue in self.ready_queues(leader):
                 self._next(queue, now)
@@ -654,6 +654,7 @@ class Accumulator:
                 for root in topic.roots():
                     if root.clients is not None:
                         self._forget_idle(root.clients)
+            self.ids.drop_unused(now)
 
     def drop_done(self, now: float) -> None:
         """Take out of everything that waits the records whose client has its answer, "timed out": it may send them

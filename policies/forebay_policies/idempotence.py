@@ -36,8 +36,11 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 """After 2147483647 comes 0."""
 
 MAX_IDS: Final = 1000
-"""Of a worker: one for acks=1, one for acks=all, and two for each client id while a broker meters clients. Beyond these
-the oldest one of a client id makes room."""
+"""Of a worker: one for acks=1, one for acks=all, and two for each client id while a broker meters clients. What further
+client ids send leaves without: brokers remember each id that was ever asked for, for a day."""
+
+UNUSED_S: Final = 3600.0
+"""Then a client id's makes room for others."""
 
 Kind = tuple[bool, bool, str | None]
 """Which queues of different partitions share a producer id: (acks=all, of one client id only, client id). Queues of one
@@ -51,11 +54,20 @@ def _nobody_asks() -> None:
 class ProducerId:
     """A producer id that a broker gave out. `first_epoch`: what a queue that begins to use it begins with."""
 
-    __slots__ = ("first_epoch", "number")
+    __slots__ = ("first_epoch", "number", "unused_since", "users")
 
     def __init__(self, number: int, first_epoch: int) -> None:
         self.number = number
         self.first_epoch = first_epoch
+        self.users = 0
+        """Queues that go on with it."""
+        self.unused_since: float | None = None
+        """When it was first seen without any (`drop_unused`), unless it has had some since."""
+
+    def taken(self) -> None:
+        """Another queue begins to use it."""
+        self.users += 1
+        self.unused_since = None
 
 
 class ProducerIds:
@@ -70,6 +82,8 @@ class ProducerIds:
         """Kinds that need an id, in the order in which they did."""
         self.bumps = 0
         """Epochs raised so far."""
+        self.ran_out = False
+        """There was no room for a client id's, at least once; `wanted` is told of that, too."""
         self._on_wanted: Callable[[], None] = _nobody_asks
         self._enabled = False
         self._current: dict[Kind, ProducerId] = {}
@@ -103,7 +117,7 @@ class ProducerIds:
     def of(self, kind: Kind) -> ProducerId | None:
         """The id for queues of that kind that have none yet; None where it has to arrive first."""
         found = self._current.get(kind)
-        if found is None and self._enabled and kind not in self.wanted and self._has_room():
+        if found is None and self._enabled and kind not in self.wanted and self._has_room(kind):
             self._want(kind)
         return found
 
@@ -128,20 +142,29 @@ class ProducerIds:
     def forgotten(self, kind: Kind, number: int, epoch: int) -> None:
         """A queue that used the id up to `epoch` is gone. Should it come back, it does not know how far it was."""
         current = self._current.get(kind)
-        if current is not None and current.number == number and current.first_epoch <= epoch:
-            if epoch >= MAX_EPOCH:
-                self.used_up(kind, number)
-            else:
-                current.first_epoch = epoch + 1
+        if current is not None and current.number == number:
+            current.users -= 1
+            if current.first_epoch <= epoch:
+                if epoch >= MAX_EPOCH:
+                    self.used_up(kind, number)
+                else:
+                    current.first_epoch = epoch + 1
 
-    def _has_room(self) -> bool:
-        """For one more. Queues go on with an id that had to make room; those that begin later get another one."""
-        if len(self._current) + len(self.wanted) < MAX_IDS:
+    def drop_unused(self, now: float) -> None:
+        """To be called every few seconds: what no queue of a client id has used for long makes room."""
+        for kind, current in list(self._current.items()):
+            if kind[1] and current.users <= 0:
+                if current.unused_since is None:
+                    current.unused_since = now
+                elif now - current.unused_since >= UNUSED_S:
+                    del self._current[kind]
+
+    def _has_room(self, kind: Kind) -> bool:
+        if not kind[1] or len(self._current) + len(self.wanted) < MAX_IDS:
             return True
-        for kind in self._current:
-            if kind[1]:
-                del self._current[kind]
-                return True
+        if not self.ran_out:
+            self.ran_out = True
+            self._on_wanted()
         return False
 
     def _want(self, kind: Kind) -> None:
@@ -173,6 +196,7 @@ class QueueSequence:
         if self.producer_id < 0 or self.outdated:
             found = self._ids.of(self._kind)
             if found is not None:
+                found.taken()
                 self.producer_id, self.epoch, self.next, self.outdated = found.number, found.first_epoch, 0, False
             elif self.producer_id < 0:
                 return

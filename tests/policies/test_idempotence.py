@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_policies.idempotence import MAX_EPOCH, MAX_IDS, Kind, ProducerIds
+from forebay_policies.idempotence import MAX_EPOCH, MAX_IDS, UNUSED_S, Kind, ProducerIds
 from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.throttling import CLIENT_ID
 from tests.kit.producer_states import Numbers, numbers_of
@@ -273,18 +273,72 @@ class TestIds:
             assert ids.of((False, True, str(number))) is None
         assert len(ids.wanted) == MAX_IDS
 
-    def test_beyond_so_many_the_oldest_of_a_client_id_makes_room(self) -> None:
+    def test_beyond_so_many_client_ids_have_none_and_brokers_are_asked_for_none(self) -> None:
+        ids, clients, told = self._full()
+        assert (ids.ran_out, len(told)) == (False, MAX_IDS)
+        for _ in range(3):
+            assert ids.of((False, True, "late")) is None
+        assert ids.ran_out
+        assert len(told) == MAX_IDS + 1
+        assert all(ids.of(kind) for kind in (LEADER_ACKS, ALL_ACK, *clients))
+        assert list(ids.wanted) == []
+
+    def test_forebays_own_have_room_all_the_same(self) -> None:
+        ids, _, _ = self._full()
+        ids.used_up(LEADER_ACKS, 0)
+        ids.disable()
+        ids.arrived((False, True, "late"), 5_000, 0)
+        ids.enable()
+        assert list(ids.wanted) == [LEADER_ACKS]
+
+    def test_what_a_client_id_has_not_used_for_an_hour_makes_room(self) -> None:
+        ids, clients, _ = self._full()
+        used = ids.of(clients[0])
+        assert used is not None
+        used.taken()
+        ids.drop_unused(100.0)
+        ids.drop_unused(100.0 + UNUSED_S - 1)
+        assert ids.count == MAX_IDS
+        ids.drop_unused(100.0 + UNUSED_S)
+        assert ids.count == 3
+        assert ids.of(clients[0]) is used
+        assert ids.of(clients[1]) is None
+        assert list(ids.wanted) == [clients[1]]
+
+    def test_whatever_of_a_client_id_goes_on_counts_as_use(self) -> None:
+        ids = Ids()
+        ids.accumulator.throttled(1, "client", 0.0, ids.now)
+        ids.ids.of((False, True, "client"))
+        ids.ids.arrived((False, True, "client"), 9, 0)
+        for _ in range(3):
+            ids.now += UNUSED_S
+            queue = ids.topic.queue(0, 1, "client")
+            batch = client_batch(b"x")
+            ids.accumulator.append(queue, KEPT, run_of(batch), batch, ids.now)
+            ids.flush()
+            away = ids.drain_one(1)
+            assert numbers(away).producer_id == 9
+            ids.accumulator.drop_abandoned(ids.now)
+            ids.accumulator.drop_abandoned(ids.now + 2 * UNUSED_S)
+            assert ids.ids.count == 3
+            queue.sequence.acknowledged(away)
+            ids.accumulator.completed(queue, away, ids.now)
+            ids.accumulator.drop_abandoned(ids.now)
+        ids.accumulator.drop_abandoned(ids.now + UNUSED_S)
+        assert ids.ids.count == 2
+
+    def _full(self) -> tuple[ProducerIds, list[Kind], list[int]]:
+        """All that there are, those of client ids, and how many there were each time that somebody was told."""
         ids = ProducerIds()
-        ids.observe(lambda: None)
-        clients: list[Kind] = [(False, True, str(number)) for number in range(MAX_IDS)]
+        told: list[int] = []
+        ids.observe(lambda: told.append(ids.count))
+        clients: list[Kind] = [(False, True, str(number)) for number in range(MAX_IDS - 2)]
         for number, kind in enumerate([LEADER_ACKS, ALL_ACK, *clients]):
             ids.of(kind)
             ids.of(kind)
             ids.arrived(kind, number, 0)
         assert ids.count == MAX_IDS
-        assert all(ids.of(kind) for kind in (LEADER_ACKS, ALL_ACK, *clients[2:]))
-        assert ids.of(clients[0]) is None
-        assert list(ids.wanted) == [clients[0]]
+        return ids, clients, told
 
     def test_another_queues_old_id_is_not_replaced_twice(self) -> None:
         ids = ProducerIds()

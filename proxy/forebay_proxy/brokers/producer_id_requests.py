@@ -24,7 +24,7 @@ from forebay_codecs.init_producer_id import (
     parse_init_producer_id,
 )
 from forebay_policies import retry
-from forebay_policies.idempotence import MAX_EPOCH, ProducerIds
+from forebay_policies.idempotence import MAX_EPOCH, MAX_IDS, ProducerIds
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.connector import Connector
@@ -81,8 +81,16 @@ class ProducerIdRequests:
         ids = self._ids
         ids.observe(self._wake.set)
         tries = 0
+        ran_out = False
         while True:
             self._wake.clear()
+            if ids.ran_out and not ran_out:
+                ran_out = True
+                log.warning(
+                    "no more producer ids: batches of further client ids whose answer is lost are not sent again",
+                    most=MAX_IDS,
+                    user=self._connector.username,
+                )
             if not ids.wanted:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(AGAIN_S):

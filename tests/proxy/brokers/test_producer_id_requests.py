@@ -12,7 +12,7 @@ import structlog
 
 from forebay_codecs.error_codes import CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_LOAD_IN_PROGRESS
 from forebay_codecs.init_producer_id import API_KEY
-from forebay_policies.idempotence import ProducerIds
+from forebay_policies.idempotence import MAX_IDS, ProducerIds
 from forebay_proxy.brokers import producer_id_requests
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.connector import Connector
@@ -20,7 +20,7 @@ from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
 from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
-from tests.kit.event_loop import in_loop, until
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
 
 
@@ -163,3 +163,20 @@ async def test_an_id_that_is_wanted_later_is_asked_for_then() -> None:
             await until(lambda: it.ids.count == 2)
             assert it.ids.of((False, True, "shop")) is None
             await until(lambda: it.ids.count == 3)
+
+
+@in_loop
+async def test_that_there_are_no_more_is_told_once() -> None:
+    async with FakeCluster({}) as cluster:
+        cluster.idempotent = True
+        with structlog.testing.capture_logs() as logs:
+            async with asking(cluster) as it:
+                for number in range(MAX_IDS + 2):
+                    it.ids.arrived((False, True, str(number)), number, 0)
+                await until(lambda: not it.ids.wanted)
+                for name in "late", "later":
+                    it.ids.of((False, True, name))
+                    await turns()
+        assert [(line["log_level"], line["most"]) for line in logs if "no more" in line["event"]] == [
+            ("warning", MAX_IDS)
+        ]
