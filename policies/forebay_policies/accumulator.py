@@ -678,6 +678,19 @@ class Accumulator:
         queue.topic.add_load(queue, rest.size, rest.held)
         self._gone(queue, batch)
 
+    def without_done(self, queue: PartitionQueue, batch: ProducerBatch) -> ProducerBatch:
+        """The same of a batch that has come back and is not appended. Where nobody waits, it is dropped at its turn."""
+        runs = [run for run in batch.runs if not run.owner.done]
+        if not runs or len(runs) == len(batch.runs):
+            return batch
+        rest = batch.of(self.next_number(), runs)
+        self.clear_in_flight(queue, batch)
+        queue.in_flight = rest
+        self.in_flight_bytes += rest.size
+        queue.topic.add_load(queue, rest.size, rest.held)
+        self._gone(queue, batch)
+        return rest
+
     # Whom brokers throttle
 
     def throttled(self, leader: int, client_id: str | None, seconds: float, now: float) -> None:

@@ -302,6 +302,7 @@ class Delivery:
             queue.topic.refused_at = now
             batch.refused_by += (queue.leader,)
         batch.tries += 1
+        batch = self._accumulator.without_done(queue, batch)
         if batch.tries == 1 and batch.lane.movable and self._move(queue, batch, now):
             self._retries["repartitioned"].value += 1
             return
@@ -351,6 +352,8 @@ class Delivery:
                 queue.sequence.disable()
             else:
                 queue.sequence.plain = True
+        if not batch.tainted:
+            batch = self._accumulator.without_done(queue, batch)
         self._again(queue, batch, now)
 
     def _again(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:

@@ -12,7 +12,8 @@ clients; clients give up and leave. Clients send each record once, and then:
 4. acknowledged records of a client that keep their partition stand in the order in which they were sent; a copy that
    comes late after its log has lost what was acknowledged may stand anywhere;
 5. a batch that may be appended leaves for no other partition, with no other records and under no other numbers;
-6. kept records whose client has left or has its answer are not sent again;
+6. kept records whose client has left or has its answer are not sent again, nor, once refused, others whose client has
+   its answer;
 7. in the end everybody who waits is told, and no memory is held;
 8. what a broker takes for a batch that it has is that batch.
 
@@ -291,6 +292,8 @@ class World:
             self.counts["sent again"] += 1
             if not batch.lane.movable:
                 assert not any(owner.done or owner.left for owner in attempt.owners), "nobody waits for it"
+            elif not batch.tainted:
+                assert not any(owner.done for owner in attempt.owners), "its client was told"
         self.away.append(attempt)
 
     def broker_carries_out(self) -> None:

@@ -340,6 +340,24 @@ class TestRetry:
         dock.assert_empty()
 
     @in_loop
+    @pytest.mark.parametrize("movable", [False, True])
+    async def test_what_was_refused_leaves_again_without_those_whose_client_was_told(self, movable: bool) -> None:
+        dock = Dock()
+        batch, (told, owner) = dock.merged(["a"], ["b"], movable=movable)
+        told.done = True
+        dock.answer(batch, NOT_LEADER_OR_FOLLOWER)
+        assert dock.accumulator.in_flight_bytes == 0
+        source = dock.queue(0)
+        await until(lambda: not source.paused)
+        target = next(queue for queue in dock.cluster.topics["ponds"].queues.queues() if queue.batches)
+        assert (target is source) is not movable
+        again = fakes.drain(dock.accumulator, target)
+        assert fakes.values(again) == ["b"]
+        dock.answer(again, NONE, 5, partition=target.index)
+        assert (told.told, owner.told) == ([], [("acknowledged", 5, movable)])
+        dock.assert_empty()
+
+    @in_loop
     async def test_kept_records_go_back_to_the_front_and_nothing_of_their_partition_leaves_for_a_while(self) -> None:
         dock = Dock()
         batch, (owner,) = dock.merged(["a"])
