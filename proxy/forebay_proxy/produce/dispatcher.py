@@ -66,6 +66,7 @@ class Dispatcher:
         self._leaderless: set[int] = set()
         """Leaders without a sender for whom something became ready in this turn of the loop."""
         self._runs = False
+        self._retired = False
         self._closed = False
         accumulator.pool.lingers(self._flush_all)
         accumulator.observe(opened=self._batch_opened, ready=self._partition_ready, deserted=delivery.deserted)
@@ -157,7 +158,7 @@ class Dispatcher:
         if leader not in self._senders:
             self._delivery.unreachable(leader)
             names = {queue.topic.name for queue in self._accumulator.ready_queues(leader)}
-            if names:
+            if names and not self._retired:
                 self._updater.invalidate(names, "error")
 
     # Brokers come, move and go
@@ -214,7 +215,7 @@ class Dispatcher:
 
     def retire(self) -> None:
         """Records without a leader are not asked about any more: the process is leaving."""
-        self._closed = True
+        self._retired = True
 
     def close(self) -> None:
         """End every connection. What is still queued stays unsent."""

@@ -206,3 +206,19 @@ async def test_once_retired_nobody_is_asked_about_records_without_a_leader() -> 
         dock.append("late")
         await turns()
         assert dock.asked_for("error") == 0
+
+
+@in_loop
+async def test_but_those_that_may_go_elsewhere_go_there() -> None:
+    async with FakeCluster({"ponds": [0, 0]}) as cluster:
+        dock = Dock(cluster, [-1, 0], linger_ms=0)
+        dock.meet(0)
+        dock.cluster.apply(fakes.metadata({"ponds": [-1, 0]}, nodes=()), {"ponds"}, 0.0, 300.0)
+        dock.dispatcher.retire()
+        queue = dock.cluster.topics["ponds"].queues.queue(0)
+        owner = fakes.append(dock.accumulator, queue, null_key("late"), movable=True)
+        await until(lambda: owner.told)
+        assert cluster.values("ponds", 1) == ["late"]
+        assert dock.asked_for("error") == 0
+        dock.dispatcher.close()
+        await turns()
