@@ -162,7 +162,7 @@ class TopicQueues:
         self.replicas: Sequence[Sequence[int]] = ()
         """By partition: the node ids of its replicas."""
         self.refused_at: float | None = None
-        """When a broker last refused a batch of it, be it for want of replicas."""
+        """When a broker last refused a batch of it, as far as that keeps client batches whole."""
         self.acked_by_leader: dict[int, PartitionQueue] = {}
         self.acked_by_all: dict[int, PartitionQueue] = {}
         self._loads: dict[int, int] = {}

@@ -100,8 +100,7 @@ class Delivery:
         if verdict is _ELSEWHERE:
             goes = batch.lane.movable and batch.tries + 1 < retry.ELSEWHERE_TRIES
             # Told of half a batch, a client sends all of it again, and the other half would be appended each time.
-            is_half = any(not run.whole for run in batch.runs)
-            verdict = Verdict.RETRY if goes or is_half else Verdict.ANSWER
+            verdict = Verdict.RETRY if goes or _holds_half(batch) else Verdict.ANSWER
         now = monotonic()
         if self._journal is not None:
             fate: BatchFate = (
@@ -146,15 +145,18 @@ class Delivery:
             numbers = self._accumulator.next_number(), self._accumulator.next_number()
             self._accumulator.replace(queue, batch, batch.halves(numbers, now), now)
         else:
-            queue.topic.refused_at = now
+            lacks_replicas = response.error_code == error_codes.NOT_ENOUGH_REPLICAS
+            if lacks_replicas or _holds_half(batch) or not self.splits(queue.topic.name):
+                queue.topic.refused_at = now
             if response.base_offset < 0:  # else it is no proof
                 queue.sequence.given_back(batch)
             _count(self._broker_errors, batch.runs)
             self.fail(queue, batch, response.error_code, response.error_message, response.record_errors)
 
     def splits(self, name: str) -> bool:
-        """Whether client batches in which only some records have a key may go in halves. Not while brokers refuse what
-        is sent to the topic: a client that is told of one half sends both again, and takes neither for appended."""
+        """Whether client batches in which only some records have a key may go in halves. Not where a half was refused,
+        or replicas are missing, and for as long as brokers go on to refuse what is sent to the topic: a client that is
+        told of one half sends both again, and takes neither for appended."""
         topic = self._accumulator.topics.get(name)
         return topic is None or topic.refused_at is None or monotonic() - topic.refused_at >= SPLIT_AGAIN_S
 
@@ -409,6 +411,11 @@ def _others(queue: PartitionQueue) -> list[int]:
     """Its topic's partitions that another broker leads, which can be reached."""
     topic = queue.topic
     return [index for index in topic.available if topic.leaders[index] != queue.leader]
+
+
+def _holds_half(batch: ProducerBatch) -> bool:
+    """Whether it holds some records of a client batch whose others go by themselves."""
+    return any(not run.whole for run in batch.runs)
 
 
 def _is_gone(queue: PartitionQueue, response: PartitionResponse) -> bool:

@@ -448,21 +448,44 @@ class TestSplit:
         assert owner.told == [("failed", INVALID_RECORD, [])]
 
     @in_loop
-    @pytest.mark.parametrize("code", [INVALID_RECORD, NOT_ENOUGH_REPLICAS])
-    @pytest.mark.parametrize("whole", [False, True])
+    @pytest.mark.parametrize(
+        ("code", "whole", "sequenced"),
+        [
+            (INVALID_RECORD, False, True),
+            (NOT_ENOUGH_REPLICAS, False, True),
+            (NOT_ENOUGH_REPLICAS, True, True),
+            (NOT_ENOUGH_REPLICAS, True, False),
+        ],
+    )
     async def test_client_batches_of_a_topic_go_in_no_halves_for_a_minute_after_a_refusal(
-        self, code: int, whole: bool
+        self, code: int, whole: bool, sequenced: bool
     ) -> None:
         dock = Dock()
-        fakes.append(dock.accumulator, dock.queue(0), keyed("a"), whole=whole)
-        batch = fakes.drain(dock.accumulator, dock.queue(0))
-        batch.producer_id = 7
         assert dock.delivery.splits("ponds")
-        dock.answer(batch, code)
+        self._refused(dock, code, whole=whole, sequenced=sequenced)
         assert not dock.delivery.splits("ponds")
         assert dock.delivery.splits("lakes")
         with patch("forebay_proxy.produce.delivery.monotonic", lambda: monotonic() + SPLIT_AGAIN_S):
             assert dock.delivery.splits("ponds")
+
+    @in_loop
+    async def test_what_is_refused_for_its_own_sake_keeps_them_whole_but_does_not_make_them_so(self) -> None:
+        dock = Dock()
+        self._refused(dock, INVALID_RECORD)
+        assert dock.delivery.splits("ponds")
+        began = monotonic()
+        self._refused(dock, INVALID_RECORD, whole=False)
+        for minutes in (0.75, 1.5):
+            with patch("forebay_proxy.produce.delivery.monotonic", lambda at=minutes: began + at * SPLIT_AGAIN_S):
+                assert not dock.delivery.splits("ponds")
+                self._refused(dock, INVALID_RECORD)
+
+    def _refused(self, dock: Dock, code: int, *, whole: bool = True, sequenced: bool = True) -> None:
+        """A batch with all records of a client's, or only some."""
+        fakes.append(dock.accumulator, dock.queue(0), keyed("a"), whole=whole)
+        batch = fakes.drain(dock.accumulator, dock.queue(0))
+        batch.producer_id = 7 if sequenced else -1
+        dock.answer(batch, code)
 
 
 class TestOtherErrors:
