@@ -169,6 +169,7 @@ class Asked:
                 for name, partitions in self.produce.topics
             ]
             if self.produce.acks == 0:
+                self.connection.go_on()
                 if any(partition.error_code for _, partitions in topics for partition in partitions):
                     self.close()  # it has no other way to say so
             else:
@@ -322,6 +323,10 @@ class BrokerConnection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         assert self._transport is not None
         self._transport.write(data)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """A request has been dealt with."""
         if self._busy:
             self._busy = False
             asyncio.get_running_loop().call_soon(self._take)

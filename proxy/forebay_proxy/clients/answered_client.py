@@ -300,6 +300,9 @@ class AnsweredClient:
     ) -> None:
         self._upstream.send_own(frame, version, correlation_id, acks, on_answer)
 
+    def settle(self) -> None:
+        self._upstream.settle()
+
 
 def _nothing(why: HoldReason) -> None:
     """What held a connection that has ended holds it no more."""

@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from forebay_codecs import api_versions
 from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
@@ -31,6 +32,8 @@ from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 
 _PRODUCE = APIS[PRODUCE]
 _API_VERSIONS = APIS[API_VERSIONS]
+_QUESTION = api_versions.request(OWN_CORRELATION_ID, None, 0, "", "")
+"""Brokers answer what comes on a connection in its order."""
 
 
 class Departing(Protocol):
@@ -200,6 +203,14 @@ class ClientUpstream:
         self._gathered += frame
         if not self.corked:
             self.flush()
+
+    def settle(self) -> None:
+        """Have the broker show that it has records without acks that were sent here, where nothing else will."""
+        if self._opaque is not None and self._opaque.unasked:
+            self._next().expect(Expected(_API_VERSIONS, 0, OWN_CORRELATION_ID, capture=_unread))
+            self._gathered += [len(_QUESTION).to_bytes(4, "big"), _QUESTION]
+            if not self.corked:
+                self.flush()
 
     def flush(self) -> None:
         """Write what was passed on."""

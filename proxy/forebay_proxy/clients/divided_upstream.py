@@ -304,6 +304,11 @@ class DividedUpstream(ClientUpstream):
     def has_records(self) -> bool:
         return super().has_records or any(link.has_records for link in self._links.values())
 
+    def settle(self) -> None:
+        super().settle()
+        for link in self._links.values():
+            link.settle()
+
     def client_slow(self, *, slow: bool) -> None:
         super().client_slow(slow=slow)
         for link in self._links.values():

@@ -257,6 +257,12 @@ class OpaqueConnection(BoundedReads):
         return self._unacknowledged != self._settled
 
     @property
+    def unasked(self) -> bool:
+        """The same, and no response is awaited that would show it."""
+        entries = (self._current, *self._expected, *self._announced)
+        return self.unheard and all(entry is None or entry.behind < self._unacknowledged for entry in entries)
+
+    @property
     def holds_records(self) -> bool:
         """Records without acks may still be here, not at the broker."""
         if not self.unheard:

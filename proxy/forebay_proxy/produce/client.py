@@ -92,6 +92,9 @@ class Client(Protocol):
     def when_alone(self, ready: Callable[[], None]) -> None:
         """Call `ready` once a single Produce request of the connection is unanswered: the one that asks."""
 
+    def settle(self) -> None:
+        """Have brokers show that records without acks are there that were sent them on its own upstream connection."""
+
     def send_own(
         self,
         frame: list[Buffer],

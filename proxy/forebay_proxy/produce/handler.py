@@ -8,8 +8,8 @@ A request waits, and its connection with it, for the metadata of its topics and 
 at, SLICE partitions sorted and appended with their own share of memory, ANSWERED_AT_ONCE answers put together.
 Untouched batches beside touched ones go on in a request of their own on the client's own upstream connection.
 Where they are untouched because they could not be opened, the request waits until the client's earlier ones are
-answered, and its later ones wait for it: they would overtake each other on their two ways. So does a client's first
-request after what may be touched has changed, if records of it are on the other way; it goes on untouched.
+answered, and its later ones wait for it: they would overtake each other on their two ways. So does a client's request
+after what may be touched has changed, while records of it are on the other way; it goes on untouched.
 Appending itself never waits: metadata is known and memory suffices when it begins.
 """
 
@@ -145,7 +145,7 @@ class ProduceHandler:
         if client.judged_by is not eligibility:
             if client.judged_by is not None:
                 changes_way = self._meets_itself(client, request, inspected, pieces)
-            if changes_way or not (client.producing or client.passing):
+            if not (client.producing or client.passing):
                 client.judged_by = eligibility  # else there may be earlier records that a later request meets
         if not (touched or changes_way):
             reasons = [entry.reason for entry in inspected if entry.reason is not None]
@@ -693,6 +693,8 @@ class PendingProduce:
                 completion.failed(run, error_codes.REQUEST_TIMED_OUT, "the broker did not answer", [])
 
         self._client.send_own(frame, version, request.correlation_id, acks, answered)
+        if self._changes_way:
+            self._client.settle()
 
     def _done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         """Answered, perhaps because the time was up while the request still waited."""

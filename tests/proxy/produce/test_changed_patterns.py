@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.apis import API_VERSIONS, PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.console.api import NOTHING_TOLD
@@ -18,7 +18,7 @@ from forebay_proxy.process.overrides import Overrides
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
-from tests.kit.event_loop import in_loop, until
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.wire import WireClient, batch, keyed, null_key, old_produce, only, produce, produced
 
@@ -170,6 +170,72 @@ async def test_other_clients_go_on_meanwhile() -> None:
         assert cluster.values(TOPIC, 0) == ["first", "second"]
 
 
+ON_TWO_BROKERS = {TOPIC: [0, 1]}
+EXCLUDED: dict[str, Any] = {"producers_only": True, "topics_exclude": (TOPIC,)}
+
+
+def on_second(number: int, value: str) -> bytes:
+    """To the second broker."""
+    return produce(number, (TOPIC, 1, batch(keyed(value))))
+
+
+@asynccontextmanager
+async def one_port() -> AsyncIterator[tuple[FakeCluster, Running, WireClient]]:
+    """A client that sees one broker for two, each of which it has sent records that are untouched."""
+    async with FakeCluster(ON_TWO_BROKERS, nodes=2) as cluster, running(cluster.bootstrap, **EXCLUDED) as forebay:
+        client = await forebay.client()
+        client.send(produce(0, *((TOPIC, index, batch(keyed("0"))) for index in range(2))))
+        await client.receives(0)
+        cluster[0].forget()
+        cluster[0].holds(PRODUCE)
+        yield cluster, forebay, client
+
+
+@in_loop
+async def test_where_the_client_has_a_connection_to_each_broker_none_may_have_earlier_records_on_its_way() -> None:
+    async with one_port() as (cluster, forebay, client):
+        client.send(one(1, "1"))
+        away = await cluster[0].receives(PRODUCE)
+        include(forebay)
+        client.send(on_second(2, "2"), one(3, "3"))
+        behind = await cluster[0].receives(PRODUCE)
+        assert (behind.connection, behind.values) == (away.connection, ["3"])
+        away.answer()
+        behind.answer()
+        await client.receives(1, 2, 3)
+        assert reasons(forebay, "settings_changed") == 2
+        client.send(one(4, "4"))
+        last = await cluster[0].receives(PRODUCE)
+        assert last.connection is not away.connection, "it is merged again"
+        last.answer()
+        await client.receives(4)
+        assert cluster.values(TOPIC, 0) == ["0", "1", "3", "4"]
+
+
+@in_loop
+async def test_there_a_broker_shows_that_it_has_records_without_acks_before_later_ones_are_merged() -> None:
+    async with one_port() as (cluster, forebay, client):
+        cluster[0].holds(API_VERSIONS)
+        client.send(one(1, "1", acks=0))
+        away = await cluster[0].receives(PRODUCE)
+        include(forebay)
+        for number in (2, 3):
+            client.send(on_second(number, str(number)))
+            await client.receives(number)
+        assert reasons(forebay, "settings_changed") == 2
+        asked = await cluster[0].receives(API_VERSIONS)
+        assert asked.connection is away.connection
+        assert len(cluster[0].requests(API_VERSIONS)) == 1, "once is enough"
+        away.answer()
+        asked.answer()
+        number = 3
+        while not reasons(forebay, "keyed"):  # merged again, as soon as Forebay has read that
+            number += 1
+            client.send(on_second(number, str(number)))
+            await client.receives(number)
+        assert cluster.values(TOPIC, 1) == ["0", *map(str, range(2, number + 1))]
+
+
 def patterns(rng: Random, topics: tuple[str, ...]) -> dict[str, Any]:
     return {"topics_exclude": topics, "client_ids_exclude": ("*",) if rng.random() < 0.1 else ()}
 
@@ -207,6 +273,64 @@ async def test_whatever_changes_when_every_key_stays_in_order(
         for (topic, index), values in sent.items():
             assert cluster.values(topic, index) == values
         assert forebay.count("forebay_buffer_memory_available_bytes") == forebay.app._settings.buffer_memory
+
+
+class Slow:
+    """Brokers that take one request of a connection after the other, and answer Produce requests when they like."""
+
+    def __init__(self, cluster: FakeCluster, rng: Random) -> None:
+        self._rng = rng
+        self._brokers = cluster.brokers.values()
+        self._done = dict.fromkeys(self._brokers, 0)
+        cluster.one_at_a_time = True
+        for broker in self._brokers:
+            broker.holds(PRODUCE)
+
+    def answer(self, *likely: float) -> None:
+        """Of each of them all that it has, or nothing."""
+        for broker, chance in zip(self._brokers, likely, strict=True):
+            if self._rng.random() < chance:
+                asked = broker.requests(PRODUCE)
+                for each in asked[self._done[broker] :]:
+                    each.answer()
+                self._done[broker] = len(asked)
+
+
+@in_loop
+@pytest.mark.parametrize("acks", [0, 1, -1])
+@pytest.mark.parametrize("seed", range(2))
+async def test_whatever_changes_when_every_key_stays_in_order_on_one_port_for_slow_brokers(
+    seed: int, acks: int
+) -> None:
+    """The same with a connection of the client's to each of two brokers, one slower than the other."""
+    rng = Random(seed)
+    topics = {TOPIC: [0, 1], "lakes": [1, 0]}
+    sent: dict[tuple[str, int], list[str]] = {(topic, index): [] for topic in topics for index in range(2)}
+    async with (
+        FakeCluster(topics, nodes=2) as cluster,
+        running(cluster.bootstrap, producers_only=True, linger_ms=5 * (seed % 2)) as forebay,
+    ):
+        slow = Slow(cluster, rng)
+        client = await forebay.client()
+        away: list[int] = []
+
+        def all_there() -> bool:
+            slow.answer(1.0, 1.0)
+            return {place: cluster.values(*place) for place in sent} == sent
+
+        for number in range(200):
+            if rng.random() < 0.2:
+                forebay.change(**patterns(rng, tuple(name for name in topics if rng.random() < 0.5)))
+            places = rng.sample(sorted(sent), rng.choice([1, 1, 2]))
+            for place in places:
+                sent[place].append(str(number))
+            client.send(produce(number, *((*place, batch(keyed(str(number)))) for place in sorted(places)), acks=acks))
+            if acks:
+                away.append(number)
+            await turns(rng.randint(1, 4))
+            slow.answer(0.1, 0.9)
+        await until(all_there)
+        await client.receives(*away)
 
 
 @in_loop
