@@ -6,7 +6,8 @@
        │                              └ one does not get ready
        └ one of the start has changed ┴─────▶ nothing changes, and StartError says why
 
-In: what the sources say, and overrides of it. Out: settings in all workers, told to whoever wants to hear of it.
+In: what the sources say, and overrides of it. Out: settings in all workers, told to whoever wants to hear of it. Where
+workers could neither be replaced nor put back, some differ until a reload replaces all.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ class Read(NamedTuple):
     told: Told
 
 
+class WorkersDiffer(StartError):
+    """Some serve with settings that are not in force, and others cannot take their place."""
+
+
 class Served(Protocol):
     """Who serves with the settings."""
 
@@ -42,12 +47,14 @@ class Served(Protocol):
     async def replace(self, settings: Settings) -> Commit:
         """Have workers that begin with them take the place of those that serve; what puts the rest into force.
 
-        Raises StartError where they cannot: then whoever serves does so with the settings in force.
+        Raises StartError where they cannot: then whoever serves does so with the settings in force, unless
+        it is WorkersDiffer.
         """
 
 
 class SettingsInForce:
-    """Never leaves workers with different settings for longer than it takes to tell them, or to replace them.
+    """Leaves workers with different settings no longer than it takes to tell or replace them, unless that fails and
+    cannot be taken back.
 
     Whoever changes them holds `turn` from before he reads what he changes.
     """
@@ -59,6 +66,8 @@ class SettingsInForce:
         self.turn = asyncio.Lock()
         self.settings = read.settings
         """With what is overridden."""
+        self._astray: Settings | None = None
+        """With what some serve instead, or did at first."""
         self._served = served
         self._listeners: list[Callable[[Told], None]] = []
 
@@ -67,11 +76,17 @@ class SettingsInForce:
         self._listeners.append(listener)
 
     async def put(
-        self, read: Read, overrides: Mapping[str, Override], agreed: Callable[[], None] = lambda: None
+        self,
+        read: Read,
+        overrides: Mapping[str, Override],
+        agreed: Callable[[], None] = lambda: None,
+        *,
+        everywhere: bool = False,
     ) -> dict[str, str]:
         """Put these into force; name → "old → new". Raises StartError, and then nothing has changed.
 
-        `agreed` is called once nothing is in the way any more, and everything is still as it was.
+        `agreed` is called once nothing is in the way any more, and everything is still as it was. `everywhere`: also in
+        workers that differ.
         """
         settings = overlaid(read.settings, overrides.values())
         for name, message in chain(conflicts(settings), security_conflicts(settings)):
@@ -79,12 +94,13 @@ class SettingsInForce:
         changes, of_workers, others = difference(self.settings, settings)
         if others:
             raise StartError(f"{', '.join(others)} cannot change without a restart; nothing was changed")
+        if everywhere and self._astray is not None:
+            there = difference(self._astray, settings)
+            changes = {**{name: there.changes[name] for name in there.workers}, **changes}
+            of_workers = [name for name in changes if name in of_workers or name in there.workers]
         commit: Commit | None = None
         if of_workers:
-            try:
-                commit = await self._served.replace(settings)
-            except StartError as error:
-                raise StartError(f"{', '.join(of_workers)}: {error}") from None
+            commit = await self._replace(settings, of_workers)
         elif changes:
             commit = await self._served.prepare(settings)
         agreed()
@@ -96,3 +112,12 @@ class SettingsInForce:
         for listener in self._listeners:
             listener(told)
         return changes
+
+    async def _replace(self, settings: Settings, of_workers: list[str]) -> Commit:
+        try:
+            commit = await self._served.replace(settings)
+        except StartError as error:
+            self._astray = (self._astray or settings) if isinstance(error, WorkersDiffer) else None
+            raise StartError(f"{', '.join(of_workers)}: {error}") from None
+        self._astray = None
+        return commit

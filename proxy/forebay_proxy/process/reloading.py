@@ -78,7 +78,7 @@ class Reloading:
     async def _reload(self, load: Load) -> dict[str, str]:
         in_force = self._in_force
         read = await asyncio.to_thread(load)
-        changes = await in_force.put(read, in_force.overrides)
+        changes = await in_force.put(read, in_force.overrides, everywhere=True)
         if changes:
             log.info("settings reloaded", generation=in_force.generation, changes=changes)
         else:

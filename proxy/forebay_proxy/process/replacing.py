@@ -4,9 +4,9 @@
                       └ it is not: it goes, and where others have been replaced by then, they are replaced again
 
 In: workers that serve, and settings. Out: all with these, or, where one does not get ready, all with those from before,
-and why. The new one accepts from the old one's sockets, so nobody who connects meanwhile is refused. While a worker
-drains its clients come back, and meet the others and its successor; it ends as it would on SIGTERM, and is killed where
-it takes too long.
+and why; where none with those gets ready either, some are `astray`. The new one accepts from the old one's sockets, so
+nobody who connects meanwhile is refused. While a worker drains its clients come back, and meet the others and its
+successor; it ends as it would on SIGTERM, and is killed where it takes too long.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Replacing:
         """The one that is to take another's place. It has one try."""
         self.leaving: WorkerSlot | None = None
         """The one whose place was taken."""
+        self.astray: set[int] = set()
+        """Numbers of those that serve with settings that are not in force."""
 
     def begin(self, worker: WorkerSlot) -> None:
         """Run it until its end."""
@@ -71,16 +73,26 @@ class Replacing:
         for number in range(len(self._workers)):
             if why := await self._replace(number, settings):
                 log.error("a new worker is not ready", worker=number, error=why)
-                return f"a new worker is not ready: {why}; {await self._back(number, before)}"
+                await self._back(number, before)
+                return f"a new worker is not ready: {why}; {self._told}"
+        self.astray.clear()
         return ""
 
-    async def _back(self, so_many: int, before: Settings) -> str:
+    async def _back(self, so_many: int, before: Settings) -> None:
         """Give back what those have whose places were taken."""
         for number in range(so_many):
             if why := await self._replace(number, before):
                 log.error("a worker stays with settings that are not in force", worker=number, error=why)
-                return f"worker {number} has it, since another one is not ready either: {why}"
-        return "nothing was changed"
+                self.astray.add(number)
+            else:
+                self.astray.discard(number)
+
+    @property
+    def _told(self) -> str:
+        if not self.astray:
+            return "nothing was changed"
+        numbers = ", ".join(map(str, sorted(self.astray)))
+        return f"not in force, yet kept by workers {numbers}: others are not ready either; the next reload tries again"
 
     async def _replace(self, number: int, settings: Settings) -> str:
         sockets = await self._workers[number].share(SHARE_WAIT_S)

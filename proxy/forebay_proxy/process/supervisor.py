@@ -46,7 +46,7 @@ from forebay_proxy.metrics.topics_seen import NamedTopics
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process import service_manager
 from forebay_proxy.process.exporting import Runs, otlp_export
-from forebay_proxy.process.in_force import Read, Served, SettingsInForce
+from forebay_proxy.process.in_force import Read, Served, SettingsInForce, WorkersDiffer
 from forebay_proxy.process.lifecycle import DRAINED, FAILED, App, Stop, load_app, serve
 from forebay_proxy.process.overrides import Overrides
 from forebay_proxy.process.reloading import Load, Reloading
@@ -414,7 +414,7 @@ class Supervisor:
         Raises StartError where one does not get ready.
         """
         if why := await self._replacing.replace(self._settings, settings):
-            raise StartError(why)
+            raise (WorkersDiffer if self._replacing.astray else StartError)(why)
         return partial(self._in_force, settings)
 
     def _in_force(self, settings: Settings) -> None:

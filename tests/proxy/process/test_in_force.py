@@ -11,7 +11,7 @@ from forebay_proxy.config.overriding import Override
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.console.api import NOTHING_TOLD, Told
 from forebay_proxy.errors import StartError
-from forebay_proxy.process.in_force import Read, SettingsInForce
+from forebay_proxy.process.in_force import Read, SettingsInForce, WorkersDiffer
 from tests.kit.event_loop import in_loop
 
 NOW = Settings(bootstrap_servers=())
@@ -39,6 +39,7 @@ class Workers:
 
     def __init__(self) -> None:
         self.refuses = ""
+        self.differ = False
         self.replaced: list[int] = []
         self.committed: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
         self.told: list[Told] = []
@@ -52,7 +53,7 @@ class Workers:
 
     async def replace(self, settings: Settings) -> Callable[[], None]:
         if self.refuses:
-            raise StartError(self.refuses)
+            raise (WorkersDiffer if self.differ else StartError)(self.refuses)
         self.replaced.append(settings.batch_size)
         return lambda: self.committed.append((settings.topics_include, settings.topics_exclude))
 
@@ -111,3 +112,37 @@ async def test_settings_of_workers_come_with_other_workers_and_all_that_has_chan
     workers.refuses = ""
     assert await in_force.put(Read(new, told_of(new)), override("a")) == {**changes, "topics.exclude": " → a"}
     assert (workers.replaced, workers.committed, in_force.generation) == ([32_768], [(("b",), ("a",))], 2)
+
+
+@in_loop
+async def test_workers_that_could_not_be_put_back_are_replaced_with_the_next_reload_whatever_has_changed() -> None:
+    workers = Workers()
+    in_force = workers.in_force
+    new = msgspec.structs.replace(NOW, batch_size=32_768, linger_ms=5)
+    workers.refuses, workers.differ = "not in force, yet kept by workers 0", True
+    for _ in range(2):
+        with pytest.raises(StartError, match=r"^batch\.size: not in force, yet kept by workers 0"):
+            await in_force.put(Read(new, told_of(new)), {}, everywhere=True)
+    with pytest.raises(StartError, match=r"^batch\.size: not in force, yet kept by workers 0"):
+        await in_force.put(read("*"), {}, everywhere=True)
+    workers.refuses = ""
+    assert await in_force.put(in_force.read, override("a")) == {"topics.exclude": " → a"}
+    assert workers.replaced == [], "an override is not kept waiting"
+    changes = {"batch.size": "32768 → 16384", "topics.include": "* → b"}
+    assert await in_force.put(read("b"), {}, everywhere=True) == {**changes, "topics.exclude": "a → "}
+    assert (workers.replaced, in_force.generation) == ([16_384], 3)
+    assert await in_force.put(read("b"), {}, everywhere=True) == {}
+
+
+@in_loop
+async def test_workers_that_could_be_put_back_later_do_not_differ_any_more() -> None:
+    workers = Workers()
+    in_force = workers.in_force
+    new = msgspec.structs.replace(NOW, batch_size=32_768)
+    workers.refuses = "a new worker is not ready"
+    for workers.differ in (True, False):
+        with pytest.raises(StartError):
+            await in_force.put(Read(new, told_of(new)), {}, everywhere=True)
+    workers.refuses = ""
+    assert await in_force.put(in_force.read, {}, everywhere=True) == {}
+    assert workers.replaced == []

@@ -11,6 +11,7 @@ import pytest
 
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.process import replacing
+from forebay_proxy.process.control import Drain
 from forebay_proxy.process.lifecycle import Stop
 from forebay_proxy.process.replacing import Replacing
 from forebay_proxy.process.worker_slot import NOT_HEARD_FROM, WorkerSlot
@@ -45,6 +46,7 @@ class Worker(WorkerSlot):
 
     def drain(self, *, succeeded: bool) -> None:
         self.succeeded = succeeded
+        self._drain = Drain(succeeded)
         self.log.append(f"{self.name} drains")
         if not self.lingers:
             self.ended.set()
@@ -55,14 +57,14 @@ class Worker(WorkerSlot):
 
 
 class Place:
-    """Two workers that serve; others are made as `born` says."""
+    """Workers that serve; others are made as `born` says."""
 
-    def __init__(self, born: Callable[[Worker], None] = lambda worker: None) -> None:
+    def __init__(self, born: Callable[[Worker], None] = lambda worker: None, workers: int = 2) -> None:
         self.log: list[str] = []
         self.born = born
         self.made: list[Worker] = []
         self.stop = Stop()
-        self.workers: list[WorkerSlot] = [Worker(number, SETTINGS, self.log) for number in (0, 1)]
+        self.workers: list[WorkerSlot] = [Worker(number, SETTINGS, self.log) for number in range(workers)]
         self.replacing = Replacing(self.workers, self.make, self.begin, self.stop, 30.0)
         for worker in self.workers:
             self.replacing.begin(worker)
@@ -146,16 +148,26 @@ async def test_one_that_dies_or_cannot_start_goes_and_the_one_before_it_has_its_
 
 @in_loop
 async def test_where_that_fails_too_it_is_told_who_has_what() -> None:
+    can_start = ["0'", "1'", "1"]
+
     def born(worker: Worker) -> None:
-        if worker.name == "0'":
+        if worker.name in can_start:
             ready(worker)
         else:
             worker.ended.set()
 
-    place = Place(born)
+    place = Place(born, workers=4)
     why = await place.replacing.replace(SETTINGS, OTHERS)
-    assert "a new worker is not ready: it has died; worker 0 has it" in why
-    assert place.serving == ["0'", "1"]
+    assert why.startswith("a new worker is not ready: it has died; not in force, yet kept by workers 0: others are not")
+    assert (place.serving, place.replacing.astray) == (["0'", "1", "2", "3"], {0})
+    can_start[:] = ["0'", "1'", "2'"]
+    assert "kept by workers 0, 1, 2: " in await place.replacing.replace(SETTINGS, OTHERS)
+    assert place.serving == ["0'", "1'", "2'", "3"], "each of them was tried"
+    can_start[:] = []
+    assert "kept by workers 0, 1, 2: " in await place.replacing.replace(SETTINGS, SETTINGS)
+    can_start[:] = ["0", "1", "2", "3"]
+    assert await place.replacing.replace(SETTINGS, SETTINGS) == ""
+    assert (place.serving, place.replacing.astray) == (["0", "1", "2", "3"], set())
     await place.close()
 
 

@@ -31,10 +31,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.console.api import NOTHING_TOLD
 from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import supervisor as supervision
 from forebay_proxy.process import worker_slot
+from forebay_proxy.process.in_force import Read, SettingsInForce
 from forebay_proxy.process.lifecycle import FAILED, SIGNALS
+from forebay_proxy.process.reloading import Reloaded, Reloading
 from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
 from forebay_proxy.security.renewals import Renewals
@@ -667,6 +671,50 @@ def test_workers_are_told_whether_others_take_their_place(monkeypatch: pytest.Mo
         assert [worker.succeeded for worker in made] == [succeeded, succeeded]
 
     asyncio.run(scenario())
+
+
+def test_a_reload_of_what_is_in_force_replaces_workers_that_could_not_be_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = ready_workers(monkeypatch)
+
+    async def scenario() -> None:
+        supervisor = supervisor_of(3)
+        running = asyncio.create_task(supervisor.run())
+        await turns()
+        before = supervisor._settings
+        others = msgspec.structs.replace(before, batch_size=32_768)
+        written = [others]
+        in_force = SettingsInForce(Read(before, NOTHING_TOLD), supervisor)
+        reloading = Reloading(in_force, lambda: Read(written[-1], NOTHING_TOLD), MetricRegistry())
+        with monkeypatch.context() as patched:
+            patched.setattr(supervision, "WorkerSlot", dies_from(5, made))
+            told = await reloading.now()
+        assert told.error.startswith("batch.size: a new worker is not ready: it has died; not in force, yet kept by ")
+        assert "workers 0, 1:" in told.error
+        assert [worker._hello.settings.batch_size for worker in supervisor.workers] == [32_768, 32_768, 16_384]
+        written.append(before)
+        assert await reloading.now() == Reloaded(2, {"batch.size": "32768 → 16384"})
+        assert [worker._hello.settings for worker in supervisor.workers] == [before] * 3
+        assert await reloading.now() == Reloaded(2)
+        supervisor.stop.draining.set()
+        assert await asyncio.wait_for(running, LONG) == 0
+
+    asyncio.run(scenario())
+
+
+def dies_from(number: int, made: list[Worker]) -> Callable[..., Worker]:
+    """The first so many that are made, all told, get ready; others die."""
+
+    def make(index: int, settings: Settings, *_: object) -> Worker:
+        made.append(worker := Worker(index, settings, []))
+        if len(made) <= number:
+            ready(worker)
+        else:
+            worker.ended.set()
+        return worker
+
+    return make
 
 
 def test_where_no_worker_can_be_started_that_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
