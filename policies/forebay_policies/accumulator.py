@@ -654,7 +654,7 @@ class Accumulator:
                 for root in topic.roots():
                     if root.clients is not None:
                         self._forget_idle(root.clients)
-            self.ids.drop_unused(now)
+        self.ids.drop_unused(now)
 
     def drop_done(self, now: float) -> None:
         """Take out of everything that waits the records whose client has its answer, "timed out": it may send them

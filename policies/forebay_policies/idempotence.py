@@ -135,9 +135,12 @@ class ProducerIds:
                 self._want(kind)
 
     def renew(self) -> None:
-        """Another cluster may have given these ids to others."""
+        """Another cluster may have given these ids to others. Of client ids that no queue has nobody misses one."""
         for kind, current in list(self._current.items()):
-            self.used_up(kind, current.number)
+            if kind[1] and current.users <= 0:
+                del self._current[kind]
+            else:
+                self.used_up(kind, current.number)
 
     def forgotten(self, kind: Kind, number: int, epoch: int) -> None:
         """A queue that used the id up to `epoch` is gone. Should it come back, it does not know how far it was."""

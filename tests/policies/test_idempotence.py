@@ -305,6 +305,24 @@ class TestIds:
         assert ids.of(clients[1]) is None
         assert list(ids.wanted) == [clients[1]]
 
+    def test_for_another_cluster_only_those_are_asked_for_that_are_used(self) -> None:
+        """Else nobody's hour ends where topics come and go."""
+        ids, clients, _ = self._full()
+        used = ids.of(clients[0])
+        assert used is not None
+        used.taken()
+        ids.renew()
+        assert set(ids.wanted) == {LEADER_ACKS, ALL_ACK, clients[0]}
+
+    def test_an_hour_ends_where_nobody_is_throttled_any_more_too(self) -> None:
+        ids = Ids()
+        ids.ids.arrived((True, True, "client"), 8, 0)
+        count = ids.ids.count
+        assert not ids.accumulator.throttling.active
+        ids.accumulator.drop_abandoned(ids.now)
+        ids.accumulator.drop_abandoned(ids.now + UNUSED_S)
+        assert ids.ids.count == count - 1
+
     def test_whatever_of_a_client_id_goes_on_counts_as_use(self) -> None:
         ids = Ids()
         ids.accumulator.throttled(1, "client", 0.0, ids.now)

@@ -48,6 +48,13 @@ the same ids again, and would take our batches for repeats of those of another p
 _REFUSED: Final = frozenset({codes.CLUSTER_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION})
 
 
+class _Refused(Exception):
+    """A broker lets this user have no ids, or knows none."""
+
+    def __init__(self, error_code: int) -> None:
+        self.error_code = error_code
+
+
 class ProducerIdRequests:
     """Sees to it that each kind that wants an id gets one. As long as none is given, batches leave without."""
 
@@ -110,44 +117,56 @@ class ProducerIdRequests:
     async def _ask(self) -> str:
         """Ask one broker after the other for all that are wanted, and the next beside one that takes its time.
 
-        Empty: there is an answer; else why the last broker gave none.
+        Empty: there is an answer; else why the last broker gave none. One that refuses ends it, but for whom is asked
+        already.
         """
-        error = "no broker is known"
+        error, refusal = "no broker is known", codes.NONE
         asking: set[asyncio.Task[str]] = set()
         addresses = self._addresses.of(None)
+        loop = asyncio.get_running_loop()
         try:
             while addresses or asking:
                 if addresses and len(asking) < AT_ONCE:
-                    asking.add(asyncio.get_running_loop().create_task(self._ask_at(addresses.pop(0))))
+                    asking.add(loop.create_task(self._ask_at(addresses.pop(0), last_first=bool(asking))))
                 alone = bool(addresses) and len(asking) < AT_ONCE
                 done, asking = await asyncio.wait(
                     asking, timeout=BESIDE_S if alone else None, return_when=asyncio.FIRST_COMPLETED
                 )
                 for each in done:
-                    error = each.result()
+                    try:
+                        error = each.result()
+                    except _Refused as refused:
+                        refusal = refused.error_code
+                        addresses.clear()
+                        continue
                     if not error:
                         return ""
         finally:
             for each in asking:
                 each.cancel()
+        if refusal:
+            self._give_up(refusal)
+            return ""
         return error
 
-    async def _ask_at(self, address: HostPort) -> str:
+    async def _ask_at(self, address: HostPort, *, last_first: bool) -> str:
         try:
             connection = await self._connector.open(*address)
             try:
-                return await self._ask_on(connection)
+                return await self._ask_on(connection, last_first=last_first)
             finally:
                 connection.close()
         except (OSError, UnicodeError, Malformed) as failure:
             return str(failure)
 
-    async def _ask_on(self, connection: UpstreamConnection) -> str:
-        for kind in list(self._ids.wanted):
+    async def _ask_on(self, connection: UpstreamConnection, *, last_first: bool) -> str:
+        wanted = list(self._ids.wanted)
+        for kind in reversed(wanted) if last_first else wanted:  # two that are both well meet in the middle
+            if kind not in self._ids.wanted:
+                continue
             answer = await _init_producer_id(connection)
             if answer.error_code in _REFUSED:
-                self._give_up(answer.error_code)
-                return ""
+                raise _Refused(answer.error_code)
             if answer.error_code != codes.NONE:
                 return f"error code {answer.error_code}"
             if kind not in self._ids.wanted:  # another broker, asked beside this one, was faster

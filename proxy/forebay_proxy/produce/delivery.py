@@ -141,6 +141,10 @@ class Delivery:
             self.fail(queue, batch, error_codes.REQUEST_TIMED_OUT, why)
         elif verdict is Verdict.SPLIT:
             queue.sequence.given_back(batch)
+            batch = self._accumulator.without_done(queue, batch)
+            if len(batch.runs) == 1 or batch.runs[0].owner.done:  # if one is, nobody waits for any
+                self._again(queue, batch, now)
+                return
             self._retries["split"].value += 1
             numbers = self._accumulator.next_number(), self._accumulator.next_number()
             self._accumulator.replace(queue, batch, batch.halves(numbers, now), now)

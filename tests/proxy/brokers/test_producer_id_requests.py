@@ -80,21 +80,43 @@ async def test_a_broker_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
 
 
 @in_loop
-async def test_of_two_brokers_that_answer_only_the_first_gives_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_brokers_that_are_both_well_share_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
-    kind = (False, False, "forebay")
     async with FakeCluster({}, nodes=2) as cluster:
         cluster.idempotent = True
         for broker in cluster.brokers.values():
             broker.holds(API_KEY)
         async with asking(cluster) as it:
-            slow, fast = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
-            fast.answer()
-            await until(lambda: it.ids.of(kind) is not None)
-            first = it.ids.of(kind)
-            slow.answer()
-            await cluster[0].receives(API_KEY)
-            assert it.ids.of(kind) is first
+            await until(lambda: it.ids.wanted)
+            for number in range(18):
+                it.ids.of((False, True, str(number)))
+            both = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
+            for broker, first in zip(cluster.brokers.values(), both, strict=True):
+                broker.releases(API_KEY)
+                first.answer()
+            await until(lambda: it.ids.count == 20)
+        assert sum(len(broker.requests(API_KEY)) for broker in cluster.brokers.values()) <= 21, (
+            "but for one in the middle"
+        )
+
+
+@in_loop
+async def test_a_broker_that_refuses_ends_nothing_that_another_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
+    async with FakeCluster({}, nodes=2) as cluster:
+        cluster.idempotent = True
+        for broker in cluster.brokers.values():
+            broker.holds(API_KEY)
+        async with asking(cluster) as it:
+            first, beside = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
+            cluster.id_errors = [CLUSTER_AUTHORIZATION_FAILED]
+            beside.answer()
+            await until(lambda: len(cluster[1].connections) == 0)
+            assert it.ids.enabled
+            cluster[0].releases(API_KEY)
+            first.answer()
+            await until(lambda: it.ids.count == 2)
+        assert it.refused == 0
 
 
 @in_loop

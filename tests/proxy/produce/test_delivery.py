@@ -357,6 +357,24 @@ class TestRetry:
         assert (told.told, owner.told) == ([], [("acknowledged", 5, movable)])
         dock.assert_empty()
 
+    @pytest.mark.parametrize("waiting", [4, 3, 2, 1, 0])
+    @in_loop
+    async def test_halves_of_what_was_refused_leave_without_those_whose_client_was_told(self, waiting: int) -> None:
+        dock = Dock()
+        clients = ["a", "b", "c", "d"]
+        batch, owners = dock.merged(*[[name] for name in clients])
+        for told in owners[: 4 - waiting]:
+            told.done = True
+        dock.answer(batch, INVALID_RECORD)
+        left = []
+        while waiting > len(left):
+            again = fakes.drain(dock.accumulator, dock.queue(0))
+            left += fakes.values(again)
+            dock.answer(again, NONE, 5)
+        assert left == clients[4 - waiting :]
+        assert dock.accumulator.drain(0, 1 << 20, 0.0) == []
+        dock.assert_empty()
+
     @in_loop
     async def test_kept_records_go_back_to_the_front_and_nothing_of_their_partition_leaves_for_a_while(self) -> None:
         dock = Dock()
