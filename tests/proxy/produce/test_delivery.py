@@ -366,7 +366,7 @@ class TestRetry:
         for told in owners[: 4 - waiting]:
             told.done = True
         dock.answer(batch, INVALID_RECORD)
-        left = []
+        left: list[str] = []
         while waiting > len(left):
             again = fakes.drain(dock.accumulator, dock.queue(0))
             left += fakes.values(again)
