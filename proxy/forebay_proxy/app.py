@@ -61,7 +61,7 @@ from forebay_proxy.realms.realm import Realm, Shared, eligibility_of, patterns_o
 from forebay_proxy.realms.realms import ClientRealms
 from forebay_proxy.security.certificate_login import CertificateLogin
 from forebay_proxy.security.client_logins import ClientLogins
-from forebay_proxy.security.renewals import Renewals
+from forebay_proxy.security.renewals import Outcome, Renewals
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
 
 log = get_logger()
@@ -258,9 +258,9 @@ class App:
         """All sockets by which clients come."""
         return self._listeners.sockets
 
-    def reload(self) -> None:
-        """Make everything anew that stands in files: certificates, keys, passwords."""
-        self._renewals.now()
+    def reload(self) -> asyncio.Future[list[Outcome]]:
+        """Make everything anew that stands in files: certificates, keys, passwords; what came of it."""
+        return self._renewals.now()
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
         """Get ready for other live settings; what puts them into force."""

@@ -486,11 +486,15 @@ def _steered(socket: str | None, config: str | None, method: str, what: str, bod
 def reload(socket: str | None, config: str | None) -> None:
     """Have a running Forebay read its settings again.
 
-    All of them, as on SIGHUP, and certificates, too. Says what has changed; exits with 1 if it was refused, and why.
+    All of them, as on SIGHUP, and certificates and secrets. Says what has changed and was renewed; exits with 1 if
+    settings were refused or something could not be renewed, and why.
     """
     from forebay_proxy.commands import steer
 
-    click.echo(steer.reloaded(_steered(socket, config, "POST", "reload")))
+    told = _steered(socket, config, "POST", "reload")
+    click.echo(steer.reloaded(told))
+    if told["not_renewed"]:
+        sys.exit(1)
 
 
 @main.command()

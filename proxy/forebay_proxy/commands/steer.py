@@ -28,10 +28,14 @@ _FOR: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
 def reloaded(told: dict[str, Any]) -> str:
     """What `forebay reload` has changed."""
     changes: dict[str, str] = told["changes"]
-    if not changes:
-        return f"Nothing has changed: generation {told['generation']} stays in force."
+    generation = told["generation"]
+    in_force = f"In force in all workers, as generation {generation}."
     lines = [f"{name}: {change}" for name, change in changes.items()]
-    return "\n".join([*lines, f"In force in all workers, as generation {told['generation']}."])
+    lines.append(in_force if changes else f"No setting has changed: generation {generation} stays in force.")
+    if told["renewed"]:
+        lines.append(f"Certificates and secrets renewed of {', '.join(told['renewed'])}.")
+    lines += [f"Not renewed, so those in use stay: {of}: {why}" for of, why in told["not_renewed"].items()]
+    return "\n".join(lines)
 
 
 def milliseconds(written: str) -> int:

@@ -1,6 +1,6 @@
 """What may be changed by the API: JSON over POST and DELETE, for whom Entry lets change things.
 
-    POST /api/v1/reload             read the settings again, as SIGHUP does
+    POST /api/v1/reload             read the settings again, as SIGHUP does: {generation, changes, renewed, not_renewed}
     POST /api/v1/restart            another process takes the place of this one, as by SIGUSR2: {"process": 4711}
     GET /api/v1/overrides           what is overridden: {"rows": [{name, value, reason, expires_at, adds}]}
     POST /api/v1/overrides          {"settings": {"linger.ms": 5}, "reason": "…", "for_ms": 1800000}; an hour by default
@@ -55,7 +55,7 @@ class Control(Protocol):
     """Who changes things in all workers. All may raise StartError, whose text says why nothing was changed."""
 
     async def reload(self) -> dict[str, Any]:
-        """Read the settings again: {generation, changes}."""
+        """Read the settings again: {generation, changes, renewed, not_renewed}."""
 
     async def restart(self) -> dict[str, Any]:
         """Have another Forebay take the place of this one: {process}."""

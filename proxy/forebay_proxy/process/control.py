@@ -2,7 +2,7 @@
 
     supervisor: Hello              worker: starts its App with these settings
     supervisor: Ask(1)             worker: Report(1, …)        every second, and with details for each scrape
-    supervisor: Reload             worker: makes certificates and secrets anew
+    supervisor: Reload(1)          worker: Renewed(1, …)       makes certificates and secrets anew
     supervisor: Prepare(2, …)      worker: Prepared(2, …)      gets ready for other settings, or says why it cannot
     supervisor: Commit(2, …)       worker: puts them into force
     supervisor: Dump               worker: Dumped(…)          how it stands
@@ -25,6 +25,7 @@ import msgspec
 
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
+from forebay_proxy.security.renewals import Outcome
 
 _LENGTH: Final = struct.Struct(">I")
 
@@ -45,7 +46,16 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
 
 
 class Reload(msgspec.Struct, tag=True, frozen=True):
-    """Read certificates and secrets again."""
+    """Read certificates and secrets again. `number` grows by one with each."""
+
+    number: int
+
+
+class Renewed(msgspec.Struct, tag=True, frozen=True):
+    """What came of it."""
+
+    number: int
+    outcomes: list[Outcome]
 
 
 class Prepare(msgspec.Struct, tag=True, frozen=True):
@@ -114,7 +124,9 @@ class StartFailed(msgspec.Struct, tag=True, frozen=True):
     message: str
 
 
-Message = Hello | Ask | Reload | Prepare | Prepared | Commit | Dump | Dumped | Share | Drain | Report | StartFailed
+Message = (
+    Hello | Ask | Reload | Renewed | Prepare | Prepared | Commit | Dump | Dumped | Share | Drain | Report | StartFailed
+)
 
 
 def _encode_secret(value: object) -> str:

@@ -30,6 +30,7 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.renewals import Outcome
 
 DRAINED: Final = 0
 FAILED: Final = 1
@@ -54,8 +55,8 @@ class App(Protocol):
     def listening(self) -> list[socket.socket]:
         """All sockets by which clients come, for a successor: it will accept from them, too."""
 
-    def reload(self) -> None:
-        """Read certificates and secrets again. May be called at any time."""
+    def reload(self) -> asyncio.Future[list[Outcome]]:
+        """Read certificates and secrets again; what came of it. May be called at any time."""
 
     def prepare(self, settings: Settings) -> Callable[[], None]:
         """Get ready for settings that differ from those in force in live ones only; what puts them into force.

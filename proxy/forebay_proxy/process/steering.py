@@ -6,14 +6,21 @@ In: SIGHUP, and requests of the API. Out: the same for both.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
 
 from forebay_proxy import __version__
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import Snapshot
 from forebay_proxy.process.overrides import DEFAULT_S, Overrides
-from forebay_proxy.process.reloading import Reloading
+from forebay_proxy.process.reloading import Reloaded, Reloading
+from forebay_proxy.security.renewals import SECRETS, Outcome
+
+RENEW_WAIT_S: Final = 15.0
+"""Longer than a worker may take (supervisor.RENEW_WAIT_S)."""
+
+Renew = Callable[[], Awaitable[list[Outcome]]]
+"""Makes certificates and secrets anew; what came of it."""
 
 
 class Watched(Protocol):
@@ -33,10 +40,11 @@ class Steering:
         self._reloading = reloading
         self._overrides = overrides
         self._workers = workers
-        self._renewing: list[Callable[[], None]] = []
+        self._renewing: list[Renew] = []
+        self._tasks: set[asyncio.Task[list[Outcome]]] = set()
         self._restart: Callable[[], asyncio.Task[int]] | None = None
 
-    def on_reload(self, renew: Callable[[], None]) -> None:
+    def on_reload(self, renew: Renew) -> None:
         """Call it, too."""
         self._renewing.append(renew)
 
@@ -54,17 +62,25 @@ class Steering:
         """SIGHUP."""
         self._begin()
 
-    def _begin(self) -> asyncio.Task[Any]:
-        for renew in self._renewing:
-            renew()
-        return self._reloading.now()
+    def _begin(self) -> tuple[asyncio.Task[Reloaded], asyncio.Task[list[Outcome]]]:
+        renewing = asyncio.get_running_loop().create_task(self._renew())
+        self._tasks.add(renewing)
+        renewing.add_done_callback(self._tasks.discard)
+        return self._reloading.now(), renewing
+
+    async def _renew(self) -> list[Outcome]:
+        return [each for found in await asyncio.gather(*map(_in_time, self._renewing)) for each in found]
 
     async def reload(self) -> dict[str, Any]:
         """As SIGHUP does, and wait for it."""
-        done = await asyncio.shield(self._begin())  # others may wait for the same one
+        reloading, renewing = self._begin()
+        done = await asyncio.shield(reloading)  # others may wait for the same one
+        outcomes = await asyncio.shield(renewing)
+        renewed = [each.of for each in outcomes if not each.error]
+        failed = {each.of: each.error for each in outcomes if each.error}
         if done.error:
-            raise StartError(done.error)
-        return {"generation": done.generation, "changes": done.changes}
+            raise StartError("; ".join([done.error, *(f"{of} not renewed: {why}" for of, why in failed.items())]))
+        return {"generation": done.generation, "changes": done.changes, "renewed": renewed, "not_renewed": failed}
 
     def overrides(self) -> list[dict[str, Any]]:
         """What is overridden."""
@@ -111,6 +127,14 @@ class Steering:
     def close(self) -> None:
         """Nothing changes any more."""
         self._reloading.close()
+
+
+async def _in_time(renew: Renew) -> list[Outcome]:
+    try:
+        async with asyncio.timeout(RENEW_WAIT_S):
+            return await asyncio.shield(renew())
+    except TimeoutError:
+        return [Outcome(SECRETS, f"not done within {RENEW_WAIT_S:g} s")]
 
 
 def brokers(now: Snapshot, gauge: str) -> dict[int, float]:

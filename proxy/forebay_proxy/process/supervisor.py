@@ -55,7 +55,7 @@ from forebay_proxy.process.stacks import stacks
 from forebay_proxy.process.steering import Steering, Watched
 from forebay_proxy.process.succession import Predecessor, Succession
 from forebay_proxy.process.worker_slot import SILENT_S, Clock, WorkerSlot
-from forebay_proxy.security.renewals import Renewals
+from forebay_proxy.security.renewals import Outcome, Renewals
 
 APP: Final = "forebay_proxy.app:App"
 
@@ -64,6 +64,8 @@ SCRAPE_WAIT_S: Final = 1.0
 """A scrape waits this long for the workers; those that do not answer are counted by their last report."""
 PREPARE_WAIT_S: Final = 10.0
 """A worker that takes longer to get ready for other settings keeps all from having them."""
+RENEW_WAIT_S: Final = 10.0
+"""A worker that does not say in this time what became of certificates and secrets may do so in the log."""
 DUMP_WAIT_S: Final = 5.0
 """A worker that does not say in this time how it stands is left out of a dump."""
 RESTART_BACKOFF_S: Final = 0.1
@@ -384,10 +386,16 @@ class Supervisor:
         shares = await asyncio.gather(*(worker.share(SHARE_WAIT_S) for worker in self.workers))
         return [each for share in shares for each in share]
 
-    def reload(self) -> None:
-        """Have all workers read certificates and secrets again."""
-        for worker in self._all():
-            worker.reload()
+    async def reload(self) -> list[Outcome]:
+        """Have all workers read certificates and secrets again; what came of it, in the first where it failed."""
+        workers = self._all()
+        found: dict[str, str] = {}
+        for worker, told in zip(
+            workers, await asyncio.gather(*(each.reload(RENEW_WAIT_S) for each in workers)), strict=True
+        ):
+            for of, error in ((each.of, each.error) for each in told):
+                found[of] = found.get(of) or (f"worker {worker.index}: {error}" if error else "")
+        return [Outcome(of, error) for of, error in found.items()]
 
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         """Have all workers get ready for other settings; what has all of them put these into force.

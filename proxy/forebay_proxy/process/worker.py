@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -40,12 +41,14 @@ from forebay_proxy.process.control import (
     Prepare,
     Prepared,
     Reload,
+    Renewed,
     Report,
     Share,
     StartFailed,
 )
 from forebay_proxy.process.lifecycle import FAILED, App, Stop, ignore_what_would_read_anew, load_app, serve
 from forebay_proxy.process.stacks import stacks
+from forebay_proxy.security.renewals import Outcome
 
 NO_SUPERVISOR: Final = "supervisor gone before it sent the settings"
 
@@ -71,7 +74,7 @@ class WorkerControl:
                 self._asked = message.number
                 self.report(details=message.details)
             elif isinstance(message, Reload):
-                self._app.reload()
+                self._app.reload().add_done_callback(partial(self._renewed, message.number))
             elif isinstance(message, Prepare):
                 self._channel.send(Prepared(message.generation, self._prepare(message)))
             elif isinstance(message, Commit):
@@ -86,6 +89,10 @@ class WorkerControl:
                     self._stop.succeeded = message.succeeded
                 self._stop.draining.set()
         self._stop.draining.set()
+
+    def _renewed(self, number: int, done: asyncio.Future[list[Outcome]]) -> None:
+        if not done.cancelled():
+            self._channel.send(Renewed(number, done.result()))
 
     def _leave_if_broken(self) -> None:
         if not self._stop.draining.is_set() and (why := self._app.unhealthy()) is not None:

@@ -32,11 +32,13 @@ from forebay_proxy.process.control import (
     Prepare,
     Prepared,
     Reload,
+    Renewed,
     Report,
     Share,
     StartFailed,
 )
 from forebay_proxy.process.lifecycle import FAILED
+from forebay_proxy.security.renewals import SECRETS, Outcome
 
 Clock = Callable[[], float]
 """Seconds; only differences count."""
@@ -96,6 +98,9 @@ class WorkerSlot:
         self._app_path = app_path
         self._dumps = 0
         self._dumped: Dumped | None = None
+        """What was answered last."""
+        self._reloads = 0
+        self._renewed: Renewed | None = None
         """What was answered last."""
         self._prepared: Prepared | None = None
         """What was answered last."""
@@ -180,6 +185,10 @@ class WorkerSlot:
             async with self._heard:
                 self._prepared = message
                 self._heard.notify_all()
+        elif isinstance(message, Renewed):
+            async with self._heard:
+                self._renewed = message
+                self._heard.notify_all()
         elif isinstance(message, Dumped):
             async with self._heard:
                 self._dumped = message
@@ -250,10 +259,22 @@ class WorkerSlot:
         """Silent for too long, and asked many times: after a pause of the whole machine nothing counts as hung."""
         return self.silent_for() > HUNG_S and self._asked - self._answered >= MIN_PINGS_BEFORE_KILL
 
-    def reload(self) -> None:
-        """Tell the worker to read certificates and secrets again; one that is yet to start does so anyway."""
-        if self._channel is not None:
-            self._channel.send(Reload())
+    async def reload(self, timeout_s: float) -> list[Outcome]:
+        """Have the worker read certificates and secrets again; what came of it. One that is yet to start does so."""
+        if self._channel is None:
+            return []
+        self._reloads += 1
+        number = self._reloads
+        self._channel.send(Reload(number))
+        try:
+            async with asyncio.timeout(timeout_s), self._heard:
+                await self._heard.wait_for(
+                    lambda: (self._renewed is not None and self._renewed.number >= number) or not self.running
+                )
+        except TimeoutError:
+            return [Outcome(SECRETS, f"no answer within {timeout_s:g} s")]
+        told = self._renewed
+        return told.outcomes if told is not None and told.number >= number else []  # it has died
 
     async def prepare(self, generation: int, settings: Settings, timeout_s: float) -> str:
         """Have the worker get ready for other settings; why it cannot, empty: it is. One that is yet to start is."""

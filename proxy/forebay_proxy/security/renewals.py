@@ -19,15 +19,21 @@ from dataclasses import dataclass
 from time import time
 from typing import Final, Protocol
 
+import msgspec
+
 from forebay_proxy.config.rereading import files, reread
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.security import expiry
 
+SECRETS: Final = "certificates and secrets"
+"""All of them."""
 LOOK_S: Final = 10.0
 SETTLE_S: Final = 1.0
 """A file that was seen to change must stand still for so long: who writes it may not be done."""
+
+CHANGING: Final = "its files are just being written, and are read again soon"
 
 Seen = tuple[tuple[str, tuple[int, ...]], ...]
 Commit = Callable[[], None]
@@ -64,6 +70,13 @@ class Renewable:
     expires_at: Callable[[], float] = lambda: math.inf
 
 
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of a Renewable, `of` being what it is: it is in place, or `error` says why not."""
+
+    of: str
+    error: str = ""
+
+
 class Renewals:
     """What is in use has been tried, or was in use before; it is never changed, only replaced.
 
@@ -86,7 +99,8 @@ class Renewals:
         self._environ = environ
         self._time_of_day = time_of_day
         self._log = RateLimited(get_logger())
-        self._asked = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._asked: asyncio.Future[list[Outcome]] | None = None
         self._added: list[Renewable] = []
         self._watched: list[_Watched] = []
         self._shown: set[str] = set()
@@ -104,9 +118,15 @@ class Renewals:
             self._show_expiry(side)
         self._watched.append(_Watched(renewable, paths, _look_at(paths)))
 
-    def now(self) -> None:
-        """Make everything anew soon, whether or not a file seems to have changed: somebody says so (SIGHUP)."""
-        self._asked.set()
+    def now(self) -> asyncio.Future[list[Outcome]]:
+        """Make everything anew soon, whether or not a file seems to have changed: somebody says so (SIGHUP).
+
+        What came of it; several who ask share it.
+        """
+        if self._asked is None:
+            self._asked = asyncio.get_running_loop().create_future()
+            self._wake.set()
+        return self._asked
 
     async def run(self) -> None:
         """Look, until cancelled. All that was added has been made."""
@@ -117,25 +137,27 @@ class Renewals:
         while True:
             try:
                 async with asyncio.timeout(self._look_s):
-                    await self._asked.wait()
+                    await self._wake.wait()
             except TimeoutError:
                 pass
-            asked = self._asked.is_set()
-            self._asked.clear()
-            for each in self._watched:
-                await self._look(each, asked=asked)
+            self._wake.clear()
+            asked, self._asked = self._asked, None
+            outcomes = [await self._look(each, asked=asked is not None) for each in self._watched]
+            if asked is not None and not asked.done():
+                asked.set_result(outcomes)
             self._log.flush()
 
-    async def _look(self, each: _Watched, *, asked: bool) -> None:
+    async def _look(self, each: _Watched, *, asked: bool) -> Outcome:
         seen = await asyncio.to_thread(_look_at, each.paths)
         changed = seen != each.seen
+        what = each.it.what
         if not changed and not asked and each.error is None:
-            return
+            return Outcome(what)
         if changed and not asked:
             await asyncio.sleep(self._settle_s)
         made = await asyncio.to_thread(self._prepare, each.it)
         if await asyncio.to_thread(_look_at, each.paths) != seen:
-            return  # it has changed meanwhile: the next look takes it
+            return Outcome(what, CHANGING)  # the next look takes it
         each.seen = seen
         if isinstance(made, Exception):
             error = str(made) if isinstance(made, StartError) else f"{type(made).__name__}: {made}"
@@ -146,6 +168,7 @@ class Renewals:
             made()
             self._renewed(each.it)
             each.error = None
+        return Outcome(what, each.error or "")
 
     def _prepare(self, it: Renewable) -> Commit | Exception:
         """In a thread: files may be slow, and a handshake takes milliseconds."""

@@ -9,9 +9,19 @@ from forebay_proxy.config.sources import Sources, load
 
 
 def test_a_reload_names_what_has_changed() -> None:
-    told = steer.reloaded({"generation": 3, "changes": {"topics.include": "* → a"}})
+    nothing = {"generation": 3, "changes": {}, "renewed": [], "not_renewed": {}}
+    told = steer.reloaded({**nothing, "changes": {"topics.include": "* → a"}})
     assert told.splitlines() == ["topics.include: * → a", "In force in all workers, as generation 3."]
-    assert steer.reloaded({"generation": 3, "changes": {}}) == "Nothing has changed: generation 3 stays in force."
+    assert steer.reloaded(nothing) == "No setting has changed: generation 3 stays in force."
+
+
+def test_a_reload_names_what_was_renewed_and_what_could_not_be() -> None:
+    outcomes = {"renewed": ["admin endpoint", "listener ssl"], "not_renewed": {"x": "it is empty"}}
+    told = steer.reloaded({"generation": 3, "changes": {}, **outcomes})
+    assert told.splitlines()[1:] == [
+        "Certificates and secrets renewed of admin endpoint, listener ssl.",
+        "Not renewed, so those in use stay: x: it is empty",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 A client of its port says one line: `count` (a record was moved), `hold` (the drain will not end by itself), `fail`
 (a part of it has ended), `die`. It answers with the number of its process. A client.rack of `fails` or `fails in 1` (as
-worker 1) does not start, and one of `waits` is not ready.
+worker 1) does not start, one of `waits` is not ready, and with one of `differs in 1` nothing is renewed there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.security.renewals import Outcome
 
 APP = "tests.proxy.process.fake_app:FakeApp"
 
@@ -32,6 +33,7 @@ class FakeApp:
         if settings.client_rack in ("fails", f"fails in {worker}"):
             raise StartError("client.rack: it fails")
         self._settings = settings
+        self._worker = worker
         self._moved = stats.counter("forebay_records_total", fate="moved")
         self._may_drain = asyncio.Event()
         self._may_drain.set()
@@ -70,8 +72,12 @@ class FakeApp:
     def dump(self) -> dict[str, Any]:
         return {"topics": list(self._settings.topics_include)}
 
-    def reload(self) -> None:
+    def reload(self) -> asyncio.Future[list[Outcome]]:
         get_logger().info("reloading")
+        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        error = "they differ" if self._settings.client_rack == f"differs in {self._worker}" else ""
+        done.set_result([Outcome("connections to brokers", error), Outcome("listener ssl")])
+        return done
 
     def ready(self) -> str | None:
         if self._settings.client_rack == "waits":

@@ -17,7 +17,8 @@ from forebay_proxy.process.in_force import Read, SettingsInForce
 from forebay_proxy.process.overrides import DEFAULT_S, Overrides
 from forebay_proxy.process.reloading import Reloading
 from forebay_proxy.process.steering import Steering
-from tests.kit.event_loop import in_loop, until
+from forebay_proxy.security.renewals import Outcome
+from tests.kit.event_loop import in_loop, turns, until
 
 NOW = Settings(bootstrap_servers=())
 
@@ -27,6 +28,9 @@ class Workers:
         self.written = NOW
         self.committed: list[Settings] = []
         self.renewed = 0
+        self.outcomes = [Outcome("brokers")]
+        self.may_renew = asyncio.Event()
+        self.may_renew.set()
         self.up = {1: True, 2: True, 3: False}
         self.queued = self.in_flight = 0.0
         in_force = SettingsInForce(Read(NOW, NOTHING_TOLD), self)
@@ -34,8 +38,10 @@ class Workers:
         self.steering = Steering(reloading, Overrides(in_force, lambda: 0.0, lambda: 0.0), self)
         self.steering.on_reload(self.renew)
 
-    def renew(self) -> None:
+    async def renew(self) -> list[Outcome]:
         self.renewed += 1
+        await self.may_renew.wait()
+        return self.outcomes
 
     async def counted(self) -> Snapshot:
         gauges: dict[Key, float] = {("forebay_broker_up", (str(node),)): up for node, up in self.up.items()}
@@ -57,7 +63,8 @@ class Workers:
 async def test_a_reload_is_what_sighup_does_and_is_waited_for() -> None:
     workers = Workers()
     workers.written = msgspec.structs.replace(NOW, topics_include=("a",))
-    assert await workers.steering.reload() == {"generation": 2, "changes": {"topics.include": "* → a"}}
+    told = {"generation": 2, "changes": {"topics.include": "* → a"}, "renewed": ["brokers"], "not_renewed": {}}
+    assert await workers.steering.reload() == told
     workers.written = msgspec.structs.replace(NOW, topics_include=("b",))
     workers.steering.hang_up()
     await until(lambda: len(workers.committed) == 2)
@@ -70,6 +77,24 @@ async def test_why_it_was_refused_is_raised() -> None:
     workers.written = msgspec.structs.replace(NOW, workers=2)
     with pytest.raises(StartError, match="workers cannot change without a restart"):
         await workers.steering.reload()
+
+
+@in_loop
+async def test_what_could_not_be_renewed_is_told_or_that_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers()
+    workers.outcomes = [Outcome("brokers", "it is empty"), Outcome("listener ssl")]
+    told = {"generation": 1, "changes": {}, "renewed": ["listener ssl"], "not_renewed": {"brokers": "it is empty"}}
+    assert await workers.steering.reload() == told
+    workers.written = msgspec.structs.replace(NOW, workers=2)
+    with pytest.raises(StartError, match=r"without a restart; nothing was changed; brokers not renewed: it is empty$"):
+        await workers.steering.reload()
+    monkeypatch.setattr("forebay_proxy.process.steering.RENEW_WAIT_S", 0.001)
+    workers.written = NOW
+    workers.may_renew.clear()
+    told = await workers.steering.reload()
+    assert told["not_renewed"] == {"certificates and secrets": "not done within 0.001 s"}
+    workers.may_renew.set()
+    await turns()
 
 
 @in_loop

@@ -18,6 +18,8 @@ from tests.proxy.test_changed_settings import CHANGED
 
 WORKERS = pytest.mark.parametrize("workers", [1, 2])
 GONE = "worker replaced, the old one drains"
+LOGS = "topics.include: orders → logs\nIn force in all workers, as generation 2.\n"
+RENEWED = "Certificates and secrets renewed of connections to brokers, listener ssl.\n"
 RELOADED, REFUSED = "settings reloaded", "settings not reloaded: those in force stay"
 
 
@@ -53,8 +55,7 @@ def test_a_live_setting_in_a_file_that_is_referred_to_is_read_again(tmp_path: Pa
     told = (f"topics.include=${{file:{referred}:mine}}", f"admin.socket={socket}")
     with running("--set", told[0], "--set", told[1], workers=workers) as forebay:
         referred.write_text("mine=logs")
-        changes = "topics.include: orders → logs\nIn force in all workers, as generation 2.\n"
-        assert commanded("reload", "--socket", socket) == (0, changes, "")
+        assert commanded("reload", "--socket", socket) == (0, LOGS + RENEWED, "")
         assert [line["topics"] for line in forebay.until("committed", workers)] == [["logs"]] * workers
 
 
@@ -64,8 +65,7 @@ def test_by_the_socket_a_reload_is_answered(tmp_path: Path, workers: int) -> Non
     with configured(path, workers, "--set", f"admin.socket={socket}") as forebay:
         forebay.until("serving", workers)
         path.write_text('"topics.include" = "logs"')
-        told = commanded("reload", "--socket", str(socket))
-        assert told == (0, "topics.include: orders → logs\nIn force in all workers, as generation 2.\n", "")
+        assert commanded("reload", "--socket", str(socket)) == (0, LOGS + RENEWED, "")
         forebay.until("committed", workers)
         forebay.until("reloading", workers)  # certificates and secrets
         path.write_text('"topics.include" = "logs"\nlog.format = "console"')
@@ -73,6 +73,22 @@ def test_by_the_socket_a_reload_is_answered(tmp_path: Path, workers: int) -> Non
         assert commanded("reload", "--socket", str(socket)) == (1, "", why)
         assert forebay.metrics()["forebay_config_generation"] == 2
     assert not socket.exists()
+
+
+@pytest.mark.parametrize(("workers", "where", "of"), [(1, 0, ""), (2, 0, "worker 0: "), (2, 1, "worker 1: ")])
+def test_what_could_not_be_renewed_is_told_too(tmp_path: Path, workers: int, where: int, of: str) -> None:
+    path, socket = tmp_path / "forebay.toml", str(tmp_path / "s")
+    more = ("--set", f"admin.socket={socket}", "--set", f"client.rack=differs in {where}")
+    with configured(path, workers, *more) as forebay:
+        forebay.until("serving", workers)
+        nothing = "No setting has changed: generation 1 stays in force.\n"
+        renewed = "Certificates and secrets renewed of listener ssl.\n"
+        failed = f"Not renewed, so those in use stay: connections to brokers: {of}they differ\n"
+        assert commanded("reload", "--socket", socket) == (1, nothing + renewed + failed, "")
+        path.write_text('"log.format" = "console"')
+        refused = "forebay: log.format cannot change without a restart; nothing was changed"
+        why = f"{refused}; connections to brokers not renewed: {of}they differ\n"
+        assert commanded("reload", "--socket", socket) == (1, "", why)
 
 
 @WORKERS
@@ -97,7 +113,7 @@ def test_an_override_reaches_every_worker_those_started_again_too_and_ends(tmp_p
             forebay.until("serving", workers + 1)
             assert forebay.until("begins", workers + 1)[-1]["topics"] == ["over"]
         path.write_text('"topics.include" = "below"')
-        assert commanded("reload", "--socket", socket)[1].startswith("Nothing has changed")
+        assert commanded("reload", "--socket", socket)[1].startswith("No setting has changed")
         assert commanded("overrides", "--remove", "topics.include", "--socket", socket) == (
             0,
             "Nothing is overridden.\n",
@@ -221,7 +237,7 @@ def test_settings_of_workers_come_with_other_workers_one_by_one(tmp_path: Path) 
         changes = "topics.include: orders → logs\nclient.rack:  → r1\n"
         assert commanded("reload", "--socket", socket) == (
             0,
-            changes + "In force in all workers, as generation 2.\n",
+            changes + "In force in all workers, as generation 2.\n" + RENEWED,
             "",
         )
         forebay.until(RELOADED)

@@ -23,11 +23,14 @@ from forebay_proxy.process.control import (
     Message,
     Prepare,
     Prepared,
+    Reload,
+    Renewed,
     Report,
     Share,
     StartFailed,
 )
 from forebay_proxy.process.worker_slot import HUNG_S, MAX_UNANSWERED, MIN_PINGS_BEFORE_KILL, WorkerSlot
+from forebay_proxy.security.renewals import Outcome
 from tests.kit.event_loop import in_loop, soon, until
 
 SETTINGS = Settings(bootstrap_servers=(HostPort("b", 9092),), listen=HostPort("127.0.0.1", 19092))
@@ -210,6 +213,24 @@ async def test_what_is_in_force_is_what_the_next_process_begins_with() -> None:
     scene.slot.commit(2, other)
     assert scene.line.sent == [Commit(2, other)]
     assert scene.slot._hello.settings == other
+
+
+@in_loop
+async def test_what_came_of_a_renewal_is_what_the_worker_said_to_this_question() -> None:
+    scene = Scene()
+    assert await WorkerSlot(0, SETTINGS, "", lambda: 0.0).reload(30.0) == []
+    scene.slot._process = object()  # type: ignore[assignment]
+    asked = asyncio.create_task(scene.slot.reload(30.0))
+    await asyncio.sleep(0)
+    assert scene.line.sent == [Reload(1)]
+    await scene.slot._hear(Renewed(1, [Outcome("brokers", "it is empty")]))
+    assert await asked == [Outcome("brokers", "it is empty")]
+    assert await scene.slot.reload(0.01) == [Outcome("certificates and secrets", "no answer within 0.01 s")]
+    asked = asyncio.create_task(scene.slot.reload(30.0))
+    await asyncio.sleep(0)
+    scene.slot._process = None
+    await scene.slot.retire()
+    assert await asked == []
 
 
 @in_loop

@@ -18,7 +18,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry, decode, merge
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.security.expiry import SOON_S
-from forebay_proxy.security.renewals import Renewable, Renewals
+from forebay_proxy.security.renewals import CHANGING, Outcome, Renewable, Renewals
 from forebay_proxy.security.tls import TlsContext, brokers_context
 from tests.kit.app import settings
 from tests.kit.certificates import Authority
@@ -226,6 +226,25 @@ async def test_who_asks_is_not_kept_waiting_for_a_look(tmp_path: Path) -> None:
         renewals.now()
         await until(lambda: thing.text == "two")
         assert count(stats, "renewed") == 2
+
+
+@in_loop
+async def test_who_asks_is_told_what_came_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "ca.pem"
+    path.write_text("one")
+    async with watching(path, look_s=3600) as (thing, renewals, _):
+        first, second = renewals.now(), renewals.now()
+        assert await first == await second == [Outcome("brokers")]
+        path.write_text("bad")
+        assert await renewals.now() == [Outcome("brokers", f"ssl.truststore.location: {path} is bad")]
+        path.write_text("one")
+        thing.while_trying = lambda: os.utime(path, (1, 1))
+        assert await renewals.now() == [Outcome("brokers", CHANGING)]
+        thing.while_trying = lambda: None
+        waiting = asyncio.create_task(until(renewals.now().done))
+        await turns()
+        waiting.cancel()
+        assert await renewals.now() == [Outcome("brokers")]
 
 
 @in_loop
