@@ -508,7 +508,7 @@ def restart(socket: str | None, config: str | None) -> None:
 
 
 @main.command()
-@click.argument("assignments", nargs=-1, required=True, metavar="NAME=VALUE…")
+@click.argument("assignments", nargs=-1, required=True, metavar="NAME[+]=VALUE…")
 @click.option("--reason", required=True, help="Why; shown to everybody who looks.")
 @click.option("--for", "duration", metavar="TIME", help="For how long: 90s, 30m, 2h, 1d. An hour by default.")
 @steering_options
@@ -518,7 +518,8 @@ def override(
     """Change live settings of a running Forebay for a while.
 
     Above everything that its sources say, in all workers; when the time is up, or after `forebay overrides --remove`,
-    these count again. `forebay config NAME` says whether a setting is live.
+    these count again. A list takes the place of the sources' one; NAME+=VALUE adds to it. `forebay config NAME` says
+    whether a setting is live.
     """
     from forebay_proxy.commands import steer
 

@@ -52,10 +52,11 @@ def override(assignments: Sequence[str], reason: str, for_ms: int | None) -> dic
     for assignment in assignments:
         name, separator, value = assignment.partition("=")
         if not separator:
-            raise ValueError(f"{assignment}: must be NAME=VALUE")
-        if name.strip() in settings:
-            raise ValueError(f"{assignment}: {name.strip()} must be named once")
-        settings[name.strip()] = value.strip()
+            raise ValueError(f"{assignment}: must be NAME=VALUE or NAME+=VALUE")
+        name = "".join(name.split())
+        if name in settings:
+            raise ValueError(f"{assignment}: {name} must be named once")
+        settings[name] = value.strip()
     asked: dict[str, Any] = {"settings": settings, "reason": reason}
     return asked if for_ms is None else {**asked, "for_ms": for_ms}
 
@@ -65,10 +66,13 @@ def overrides(told: dict[str, Any], width: int | None) -> str:
     if not told["rows"]:
         return "Nothing is overridden."
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("setting", "value", "until", "reason"):
+    replaces = any(row["instead_of"] for row in told["rows"])
+    for column in ("setting", "value", *(["instead of"] if replaces else []), "until", "reason"):
         table.add_column(column, overflow="fold")
     for row in told["rows"]:
-        table.add_row(*map(Text, (row["name"], row["value"], until(row["expires_at"]), row["reason"])))
+        name = f"{row['name']} +=" if row["adds"] else row["name"]
+        below = [row["instead_of"]] if replaces else []
+        table.add_row(*map(Text, (name, row["value"], *below, until(row["expires_at"]), row["reason"])))
     return table_text(table, width)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -14,6 +14,7 @@ from forebay_proxy.commands import explain
 from forebay_proxy.commands.config import all_facts
 from forebay_proxy.config.overriding import Override, overlaid_values
 from forebay_proxy.config.sources import Loaded
+from forebay_proxy.config.values import render
 from forebay_proxy.console.api import Told
 
 SHOWN: Final = ("name", "value", "default", "origin", "description", "unit", "changes")
@@ -28,7 +29,9 @@ def told_of(loaded: Loaded, overrides: Iterable[Override] = ()) -> Told:
     values = {**loaded.values, **overlaid_values(loaded.values, chain.from_iterable(over.values()))}
     in_force = replace(loaded, values=values, origins={**loaded.origins, **dict.fromkeys(over, OVERRIDE)})
     config = [
-        _row(facts, over.get(facts["name"], ())) for facts in all_facts(in_force) if "<name>" not in facts["name"]
+        _row(facts, over.get(facts["name"], ()), loaded.values)
+        for facts in all_facts(in_force)
+        if "<name>" not in facts["name"]
     ]
 
     def explained(client_id: str | None, topic: str) -> dict[str, Any]:
@@ -38,10 +41,11 @@ def told_of(loaded: Loaded, overrides: Iterable[Override] = ()) -> Told:
     return Told(config, explained, partial(told_of, loaded))
 
 
-def _row(facts: dict[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
-    """With the end of the first that ends, and the reasons of all."""
+def _row(facts: dict[str, Any], overrides: Sequence[Override], below: Mapping[str, object]) -> dict[str, Any]:
+    """With the end of the first that ends, the reasons of all, and what is not in force meanwhile."""
     row = {name: facts[name] for name in SHOWN}
     if overrides:
         row["reason"] = "; ".join(each.reason for each in overrides)
         row["expires_at"] = min(each.expires_at for each in overrides)
+        row["instead_of"] = "" if all(each.adds for each in overrides) else render(below[facts["name"]])
     return row

@@ -2,8 +2,9 @@
 
     POST /api/v1/reload             read the settings again, as SIGHUP does: {generation, changes, renewed, not_renewed}
     POST /api/v1/restart            another process takes the place of this one, as by SIGUSR2: {"process": 4711}
-    GET /api/v1/overrides           what is overridden: {"rows": [{name, value, reason, expires_at, adds}]}
+    GET /api/v1/overrides           what is overridden: {"rows": [{name, value, reason, expires_at, adds, instead_of}]}
     POST /api/v1/overrides          {"settings": {"linger.ms": 5}, "reason": "…", "for_ms": 1800000}; an hour by default
+                                    {"settings": {"topics.exclude+": "a"}, …}: adds to a list
     DELETE /api/v1/overrides/NAME   end one now
     POST /api/v1/brokers/ID/avoid   {"reason": "…", "for_ms": 1800000}: what may go elsewhere goes there
     DELETE /api/v1/brokers/ID/avoid
@@ -61,7 +62,7 @@ class Control(Protocol):
         """Have another Forebay take the place of this one: {process}."""
 
     def overrides(self) -> list[dict[str, Any]]:
-        """What is overridden: {name, value, reason, expires_at, adds}, as overriding.Override has it."""
+        """What is overridden: as overriding.Override has it, and instead_of, what the sources say."""
 
     async def override(self, settings: Mapping[str, object], reason: str, for_s: float | None) -> list[dict[str, Any]]:
         """Override these, for so long (None: as long as is usual); what is overridden now. Raises ValueError."""

@@ -106,7 +106,8 @@ def _overrides(config: Iterable[Mapping[str, Any]]) -> Iterator[Found]:
     for row in config:
         if "expires_at" in row:
             until = datetime.fromtimestamp(row["expires_at"], UTC).strftime("%H:%M UTC on %d %B")
-            yield "warning", "override", f"{row['name']} is overridden until {until}: {row['reason']}"
+            below = f", instead of {row['instead_of']}" if row["instead_of"] else ""
+            yield "warning", "override", f"{row['name']} is overridden until {until}{below}: {row['reason']}"
 
 
 def _secrets(now: Snapshot, at: float) -> Iterator[Found]:

@@ -79,14 +79,14 @@ class SettingsInForce:
         self,
         read: Read,
         overrides: Mapping[str, Override],
-        agreed: Callable[[], None] = lambda: None,
+        agreed: Callable[[Mapping[str, str]], None] = lambda changes: None,
         *,
         everywhere: bool = False,
     ) -> dict[str, str]:
         """Put these into force; name → "old → new". Raises StartError, and then nothing has changed.
 
-        `agreed` is called once nothing is in the way any more, and everything is still as it was. `everywhere`: also in
-        workers that differ.
+        `agreed` is told the same once nothing is in the way any more, and everything is still as it was. `everywhere`:
+        also in workers that differ.
         """
         settings = overlaid(read.settings, overrides.values())
         for name, message in chain(conflicts(settings), security_conflicts(settings)):
@@ -103,7 +103,7 @@ class SettingsInForce:
             commit = await self._replace(settings, of_workers)
         elif changes:
             commit = await self._served.prepare(settings)
-        agreed()
+        agreed(changes)
         if commit is not None:
             commit()
             self.generation += 1

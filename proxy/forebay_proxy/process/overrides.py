@@ -18,6 +18,7 @@ import msgspec
 
 from forebay_proxy.config.overriding import Override, parsed
 from forebay_proxy.config.settings import ALIASES
+from forebay_proxy.config.values import SETTINGS, render
 from forebay_proxy.errors import StartError
 from forebay_proxy.logs import get_logger
 from forebay_proxy.process.in_force import SettingsInForce
@@ -29,6 +30,8 @@ DEFAULT_S: Final = 3600.0
 LONGEST_S: Final = 7 * 24 * 3600.0
 """What is to stay for longer belongs into the file."""
 AVOID: Final = "brokers.avoid"
+ADDS: Final = "+"
+"""Behind a name: the value comes to others."""
 AGAIN_S: Final = 5.0
 """Until the next try to end one."""
 
@@ -36,7 +39,7 @@ log: Final = get_logger()
 
 
 class Overrides:
-    """At most one for each live setting, and one for each broker that is avoided.
+    """At most one for each live setting, and one for each value that comes to those of a list.
 
     `run` ends each in time, by `clock`; `time_of_day` is for people.
     """
@@ -55,32 +58,42 @@ class Overrides:
         return set(self._in_force.settings.brokers_avoid)
 
     def rows(self) -> list[dict[str, Any]]:
-        """All that are in force, in their names' order."""
+        """All that are in force, in their names' order, and what the sources say `instead_of` which each counts."""
+        below = self._in_force.read.settings
         return [
-            {**msgspec.structs.asdict(each), "value": each.written}
+            {
+                **msgspec.structs.asdict(each),
+                "value": each.written,
+                "instead_of": "" if each.adds else render(getattr(below, SETTINGS[each.name].attribute)),
+            }
             for _, each in sorted(self._in_force.overrides.items())
         ]
 
     async def add(self, settings: Mapping[str, object], reason: str, for_s: float) -> list[dict[str, Any]]:
-        """Put all of these into force, or none; those in force. One that is there already is replaced."""
-        values: dict[str, object] = {}
-        for written_name, written in settings.items():
-            name, value = parsed(written_name, written)
-            if name in values:
-                raise ValueError(f"{written_name}: {name} must be named once")
-            values[name] = value
-        if not values:
-            raise ValueError("at least one setting must be named")
+        """Put all of these into force, or none; those in force. One that is there already is replaced.
+
+        What a name with "+" behind it has comes to the setting's other values.
+        """
+        found: dict[str, Override] = {}
         expires_at = self._time_of_day() + for_s
-        return await self._add(
-            {name: Override(name, value, reason.strip(), expires_at) for name, value in values.items()}, reason, for_s
-        )
+        for written_name, written in settings.items():
+            name, value = parsed(written_name.removesuffix(ADDS), written)
+            adds = written_name.endswith(ADDS)
+            if adds and not (value and isinstance(value, tuple)):
+                raise ValueError(f"{name} += {render(written)}: must add to a list")
+            key = _adding(name, value) if adds else name
+            if key in found:
+                raise ValueError(f"{written_name}: {name} must be named once")
+            found[key] = Override(name, value, reason.strip(), expires_at, adds=adds)
+        if not found:
+            raise ValueError("at least one setting must be named")
+        return await self._add(found, reason, for_s)
 
     async def avoid(self, node_id: int, reason: str, for_s: float) -> list[dict[str, Any]]:
         """One broker more that is avoided, whatever others are; those in force."""
         expires_at = self._time_of_day() + for_s
         override = Override(AVOID, (node_id,), reason.strip(), expires_at, adds=True)
-        return await self._add({f"{AVOID}/{node_id}": override}, reason, for_s)
+        return await self._add({_adding(AVOID, override.value): override}, reason, for_s)
 
     async def _add(self, new: Mapping[str, Override], reason: str, for_s: float) -> list[dict[str, Any]]:
         reason = reason.strip()
@@ -89,9 +102,10 @@ class Overrides:
         if not 0 < for_s <= LONGEST_S:
             raise ValueError(f"an override must last longer than 0, and at most {LONGEST_S / 86_400:g} days")
 
-        def tell() -> None:  # before log.level may be another one
+        def tell(changes: Mapping[str, str]) -> None:  # before log.level may be another one
             for each in new.values():
-                log.warning("setting overridden", setting=each.name, value=each.written, reason=reason, for_s=for_s)
+                told = {"setting": each.name, "value": each.written, "change": changes.get(each.name, "none")}
+                log.warning("setting overridden", **told, reason=reason, for_s=for_s)
 
         async with self._in_force.turn:
             await self._in_force.put(self._in_force.read, {**self._in_force.overrides, **new}, tell)
@@ -106,7 +120,8 @@ class Overrides:
 
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
         """End it now; those that remain. Raises LookupError where it is not avoided by an override of its own."""
-        return await self._remove(lambda key, each: key == f"{AVOID}/{node_id}", f"broker {node_id} is not avoided")
+        avoiding = _adding(AVOID, (node_id,))
+        return await self._remove(lambda key, each: key == avoiding, f"broker {node_id} is not avoided")
 
     async def _remove(self, meant: Callable[[str, Override], bool], why_not: str) -> list[dict[str, Any]]:
         async with self._in_force.turn:
@@ -151,3 +166,8 @@ class Overrides:
                     log.error("an override cannot be ended, and stays", setting=name, error=str(error))
                     ended = False
         return ended
+
+
+def _adding(name: str, value: object) -> str:
+    """The key of an override that adds."""
+    return f"{name}+={render(value)}"

@@ -41,13 +41,22 @@ def test_an_override_is_asked_for_as_it_is_written() -> None:
     asked = steer.override(["linger.ms=5", "topics.exclude = a=b,c"], "a test", None)
     assert asked == {"settings": {"linger.ms": "5", "topics.exclude": "a=b,c"}, "reason": "a test"}
     assert steer.override(["linger.ms="], "a test", 5)["for_ms"] == 5
-    with pytest.raises(ValueError, match="linger: must be NAME=VALUE"):
+    asked = steer.override(["topics.exclude+=a=b", "topics.move += c", "topics.exclude=d"], "a test", None)
+    assert asked["settings"] == {"topics.exclude+": "a=b", "topics.move+": "c", "topics.exclude": "d"}
+    with pytest.raises(ValueError, match=r"linger: must be NAME=VALUE or NAME\+=VALUE"):
         steer.override(["linger"], "a test", None)
     with pytest.raises(ValueError, match=r"linger\.ms =2: linger\.ms must be named once"):
         steer.override(["linger.ms=1", "linger.ms =2"], "a test", None)
 
 
-ROW = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_764_000_000.0, "adds": False}
+ROW = {
+    "name": "linger.ms",
+    "value": "5",
+    "reason": "a test",
+    "expires_at": 1_764_000_000.0,
+    "adds": False,
+    "instead_of": "-1",
+}
 
 
 def test_overrides_are_listed_with_their_end_and_reason() -> None:
@@ -55,9 +64,14 @@ def test_overrides_are_listed_with_their_end_and_reason() -> None:
     assert [cell.strip() for cell in told[-1].split("  ") if cell] == [
         "linger.ms",
         "5",
+        "-1",
         "2025-11-24 16:00:00Z",
         "a test",
     ]
+    adding = {**ROW, "name": "topics.exclude", "adds": True, "instead_of": ""}
+    told = steer.overrides({"rows": [adding]}, None).splitlines()
+    assert "instead of" not in told[1]
+    assert told[-1].startswith(" topics.exclude +=  ")
     assert steer.overrides({"rows": []}, None) == "Nothing is overridden."
 
 

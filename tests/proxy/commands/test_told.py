@@ -35,6 +35,7 @@ def test_overrides_are_shown_with_their_reasons_and_the_first_end() -> None:
     rows = {row["name"]: row for row in told.config}
     topics, brokers = rows["topics.exclude"], rows["brokers.avoid"]
     assert (topics["value"], topics["origin"], topics["reason"]) == (["all-*"], "override", "a test")
+    assert (topics["instead_of"], brokers["instead_of"]) == ("raw-*", "")
     assert (brokers["value"], brokers["reason"], brokers["expires_at"]) == ([9, 1, 2], "slow; replaced", 8.0)
     assert "expires_at" not in rows["linger.ms"]
     assert rows["linger.ms"]["changes"] == "live"

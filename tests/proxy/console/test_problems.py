@@ -188,9 +188,10 @@ def test_the_most_urgent_comes_first() -> None:
     ]
 
 
-def test_what_is_overridden_is_said_with_its_end_and_reason() -> None:
-    overridden = {"name": "linger.ms", "expires_at": 1_764_032_553.0, "reason": "a <b>test"}
+@pytest.mark.parametrize(("below", "told"), [("", ""), ("20", ", instead of 20")])
+def test_what_is_overridden_is_said_with_its_end_and_reason(below: str, told: str) -> None:
+    overridden = {"name": "linger.ms", "expires_at": 1_764_032_553.0, "reason": "a <b>test", "instead_of": below}
     rows: list[dict[str, Any]] = [overridden, {"name": "max.connections"}]
     (problem,) = problems(Snapshot(), [], None, NOW, QUIET, rows)
-    text = "linger.ms is overridden until 01:02 UTC on 25 November: a <b>test"
+    text = f"linger.ms is overridden until 01:02 UTC on 25 November{told}: a <b>test"
     assert (problem["severity"], problem["kind"], problem["text"]) == ("warning", "override", text)

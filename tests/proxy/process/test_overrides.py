@@ -50,7 +50,7 @@ async def test_when_its_time_is_up_what_the_sources_say_counts_again() -> None:
     scene = Scene()
     rows = await scene.overrides.add({"linger.ms": "5"}, "a test", 60.0)
     row = {"name": "linger.ms", "value": "5", "reason": "a test", "expires_at": 1_000_160.0, "adds": False}
-    assert rows == [row]
+    assert rows == [{**row, "instead_of": "-1"}]
     scene.now += 59.9
     assert await scene.overrides.expire()
     assert (scene.linger, len(scene.overrides.rows())) == ([5], 1)
@@ -93,6 +93,36 @@ async def test_a_setting_has_one_override_whichever_of_its_names_is_used() -> No
 
 
 @in_loop
+async def test_a_list_takes_the_place_of_the_sources_one_or_comes_to_it() -> None:
+    scene = Scene()
+    scene.written = msgspec.structs.replace(NOW, topics_exclude=("audit-*",))
+    await scene.reloading.now()
+    with capture_logs() as lines:
+        (row,) = await scene.overrides.add({"topics.exclude": "payments"}, "a test", 60.0)
+    assert (row["value"], row["instead_of"]) == ("payments", "audit-*")
+    assert [line["change"] for line in lines] == ["audit-* → payments"]
+    assert scene.in_force.settings.topics_exclude == ("payments",)
+    await scene.overrides.remove("topics.exclude")
+    for value in ("payments", "clicks,logs", "payments"):
+        rows = await scene.overrides.add({"topics.exclude+": value}, "a test", 60.0)
+    assert [(row["value"], row["adds"], row["instead_of"]) for row in rows] == [
+        ("clicks,logs", True, ""),
+        ("payments", True, ""),
+    ]
+    assert set(scene.in_force.settings.topics_exclude) == {"audit-*", "payments", "clicks", "logs"}
+    assert await scene.overrides.remove("topics.exclude") == []
+    assert scene.in_force.settings.topics_exclude == ("audit-*",)
+
+
+@in_loop
+async def test_a_broker_that_is_added_to_those_avoided_is_avoided_and_is_one_override() -> None:
+    scene = Scene()
+    await scene.overrides.avoid(3, "a test", 60.0)
+    assert len(await scene.overrides.add({"brokers.avoid+": "3"}, "again", 60.0)) == 1
+    assert await scene.overrides.no_longer_avoid(3) == []
+
+
+@in_loop
 @pytest.mark.parametrize(
     ("settings", "reason", "for_s", "why"),
     [
@@ -104,6 +134,9 @@ async def test_a_setting_has_one_override_whichever_of_its_names_is_used() -> No
         ({"linger.ms": 5}, "why", -1.0, "at most 7 days"),
         ({"linger.ms": 5}, "why", LONGEST_S + 1, "at most 7 days"),
         ({"linger.ms": 5, "max.connections": 0}, "why", 60.0, r"max\.connections = 0: must be"),
+        ({"linger.ms+": 5}, "why", 60.0, r"^linger\.ms \+= 5: must add to a list$"),
+        ({"topics.exclude+": ""}, "why", 60.0, r"^topics\.exclude \+= : must add to a list$"),
+        ({"topics.exclude+": 5}, "why", 60.0, r"^topics\.exclude = 5: must be patterns"),
         ({"linger.ms": 5, "workers": 2}, "why", 60.0, "workers cannot be overridden: only live settings can"),
         ({ADAPTIVE: False, ALSO_ADAPTIVE: True}, "why", 60.0, f"^{ALSO_ADAPTIVE}: {ADAPTIVE} must be named once$"),
         ({ALSO_ADAPTIVE: True, ADAPTIVE: True}, "why", 60.0, f"^{ADAPTIVE}: {ADAPTIVE} must be named once$"),

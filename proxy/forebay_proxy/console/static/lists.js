@@ -79,7 +79,7 @@ function written(value) {
 const SETTINGS = [
   { key: "name", label: "Setting", sort: "name", show: (row) => html`<code>${row.name}</code>` },
   { key: "value", label: "Value", wrap: true, show: (row) => html`${written(row.value)}${row.unit && row.value !== null ? html` <span class="muted">${row.unit}</span>` : ""}` },
-  { key: "origin", label: "From", sort: "origin", wrap: true, show: (row) => (row.expires_at ? html`<span class="state warning">override</span> until ${clock(row.expires_at)}: ${row.reason}` : row.origin) },
+  { key: "origin", label: "From", sort: "origin", wrap: true, show: (row) => (row.expires_at ? html`<span class="state warning">override</span> until ${clock(row.expires_at)}${row.instead_of ? `, instead of ${row.instead_of}` : ""}: ${row.reason}` : row.origin) },
   { key: "changes", label: "Changes", show: (row) => row.changes },
   { key: "what", label: "What it does", wrap: true, show: (row) => row.description },
 ];
