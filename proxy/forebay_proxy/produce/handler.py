@@ -518,7 +518,7 @@ class PendingProduce:
 
     def _take_memory(self, found: ClassifiedRequest) -> None:
         pool = self._handler.accumulator.pool
-        if pool.plenty(found.size + len(found.touched) * pool.chunk_size):
+        if not found.touched or pool.plenty(found.size + len(found.touched) * pool.chunk_size):
             self._append(found)
             return
         asked = self._handler.memory_request(self._completion, found)

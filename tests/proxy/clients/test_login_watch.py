@@ -171,6 +171,27 @@ class TestServed:
             await alice.receives(1)
 
     @in_loop
+    async def test_what_goes_on_untouched_waits_for_no_memory_however_much_its_user_holds_while_another_waits(
+        self,
+    ) -> None:
+        async with town(buffer_memory=65_536, batch_max_size=16_384, topics_exclude=("alice-ponds",)) as it:
+            it.cluster.topics["alice-lakes"] = [0, 0, 0]
+            alice, beside, bob = await it.user("alice"), await it.user("alice"), await it.user("bob")
+            broker = it.cluster[0]
+            broker.holds(PRODUCE)
+            alice.send(produce(1, ("alice-ponds", 0, batch(keyed("first")))))
+            away = await broker.receives(PRODUCE)
+            beside.send(produce(1, *[("alice-lakes", index, batch(keyed("a" * 12_000))) for index in range(3)]))
+            await broker.receives(PRODUCE)
+            bob.send(produce(1, ("bob-ponds", 0, batch(keyed("b" * 12_000)))))
+            await until(lambda: it.forebay.count("forebay_buffer_memory_waiters") == 1)
+            it.forebay.change(topics_exclude=())
+            alice.send(produce(2, ("alice-ponds", 0, batch(keyed("second")))))
+            behind = await broker.receives(PRODUCE)
+            assert (behind.connection, behind.values) == (away.connection, ["second"])
+            assert it.forebay.count("forebay_buffer_memory_waiters") == 1
+
+    @in_loop
     async def test_two_users_share_no_request_and_no_connection(self) -> None:
         async with town(linger_ms=50) as it:
             alice, bob = await it.user("alice"), await it.user("bob")
