@@ -75,7 +75,6 @@ class Overrides:
         What a name with "+" behind it has comes to the setting's other values.
         """
         found: dict[str, Override] = {}
-        expires_at = self._time_of_day() + for_s
         for written_name, written in settings.items():
             name, value = parsed(written_name.removesuffix(ADDS), written)
             adds = written_name.endswith(ADDS)
@@ -84,18 +83,18 @@ class Overrides:
             key = _adding(name, value) if adds else name
             if key in found:
                 raise ValueError(f"{written_name}: {name} must be named once")
-            found[key] = Override(name, value, reason.strip(), expires_at, adds=adds)
+            found[key] = Override(name, value, reason, 0.0, adds=adds)
         if not found:
             raise ValueError("at least one setting must be named")
         return await self._add(found, reason, for_s)
 
     async def avoid(self, node_id: int, reason: str, for_s: float) -> list[dict[str, Any]]:
         """One broker more that is avoided, whatever others are; those in force."""
-        expires_at = self._time_of_day() + for_s
-        override = Override(AVOID, (node_id,), reason.strip(), expires_at, adds=True)
+        override = Override(AVOID, (node_id,), reason, 0.0, adds=True)
         return await self._add({_adding(AVOID, override.value): override}, reason, for_s)
 
-    async def _add(self, new: Mapping[str, Override], reason: str, for_s: float) -> list[dict[str, Any]]:
+    async def _add(self, wanted: Mapping[str, Override], reason: str, for_s: float) -> list[dict[str, Any]]:
+        """From when on their time counts is known here only: others may be changing settings."""
         reason = reason.strip()
         if not reason or len(reason) > MOST_REASON or not reason.isprintable():
             raise ValueError(f"a reason must be given, in one line of at most {MOST_REASON} characters")
@@ -103,13 +102,17 @@ class Overrides:
             raise ValueError(f"an override must last longer than 0, and at most {LONGEST_S / 86_400:g} days")
 
         def tell(changes: Mapping[str, str]) -> None:  # before log.level may be another one
-            for each in new.values():
+            for each in wanted.values():
                 told = {"setting": each.name, "value": each.written, "change": changes.get(each.name, "none")}
                 log.warning("setting overridden", **told, reason=reason, for_s=for_s)
 
         async with self._in_force.turn:
+            ends_at, expires_at = self._clock() + for_s, self._time_of_day() + for_s
+            new = {
+                key: msgspec.structs.replace(each, reason=reason, expires_at=expires_at) for key, each in wanted.items()
+            }
             await self._in_force.put(self._in_force.read, {**self._in_force.overrides, **new}, tell)
-            self._ends_at.update(dict.fromkeys(new, self._clock() + for_s))
+            self._ends_at.update(dict.fromkeys(new, ends_at))
             self._changed.set()
         return self.rows()
 

@@ -30,6 +30,8 @@ class Scene:
         self.now = 100.0
         self.written = NOW
         self.refuses = ""
+        self.takes_s = 0.0
+        """Until workers are prepared."""
         self.linger: list[int] = []
         """As it was committed, one after the other."""
         self.in_force = SettingsInForce(Read(NOW, NOTHING_TOLD), self)
@@ -39,6 +41,7 @@ class Scene:
     async def prepare(self, settings: Settings) -> Callable[[], None]:
         if self.refuses:
             raise StartError(self.refuses)
+        self.now += self.takes_s
         return lambda: self.linger.append(settings.linger_ms)
 
     async def replace(self, settings: Settings) -> Callable[[], None]:
@@ -57,6 +60,28 @@ async def test_when_its_time_is_up_what_the_sources_say_counts_again() -> None:
     scene.now += 0.1
     assert await scene.overrides.expire()
     assert (scene.linger, scene.overrides.rows()) == ([5, -1], [])
+
+
+@in_loop
+async def test_the_end_that_is_shown_is_its_end_however_long_it_waited_to_begin() -> None:
+    scene = Scene()
+    scene.takes_s = 5.0
+    async with scene.in_force.turn:  # workers are being replaced, say
+        adding = asyncio.create_task(scene.overrides.add({"linger.ms": 5}, "a test", 60.0))
+        avoiding = asyncio.create_task(scene.overrides.avoid(3, "a test", 60.0))
+        await turns()
+        scene.now += 100
+    await adding
+    rows = {row["name"]: row["expires_at"] - 1_000_000 for row in await avoiding}
+    assert rows == {"linger.ms": 260.0, "brokers.avoid": 265.0}
+    scene.takes_s = 0.0
+    for name, end in (("linger.ms", 260.0), ("brokers.avoid", 265.0)):
+        scene.now = end - 0.1
+        await scene.overrides.expire()
+        assert name in {row["name"] for row in scene.overrides.rows()}
+        scene.now = end
+        await scene.overrides.expire()
+        assert name not in {row["name"] for row in scene.overrides.rows()}
 
 
 @in_loop
