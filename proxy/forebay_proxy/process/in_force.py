@@ -13,7 +13,8 @@ workers could neither be replaced nor put back, some differ until a reload repla
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -68,8 +69,25 @@ class SettingsInForce:
         """With what is overridden."""
         self._astray: Settings | None = None
         """With what some serve instead, or did at first."""
+        self._kept = False
         self._served = served
         self._listeners: list[Callable[[Told], None]] = []
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Once nobody changes them, until this fails: who would is refused. A successor begins with what it reads."""
+        async with self.turn:
+            self._kept = True
+        try:
+            yield
+        except BaseException:
+            self._kept = False
+            raise
+
+    def check(self) -> None:
+        """Whoever holds `turn` may change them. Raises StartError where they are `kept`."""
+        if self._kept:
+            raise StartError("a successor is starting, which would not know of it; nothing was changed")
 
     def on_change(self, listener: Callable[[Told], None]) -> None:
         """Tell of what is in force from now on."""

@@ -107,6 +107,7 @@ class Overrides:
                 log.warning("setting overridden", **told, reason=reason, for_s=for_s)
 
         async with self._in_force.turn:
+            self._in_force.check()
             ends_at, expires_at = self._clock() + for_s, self._time_of_day() + for_s
             new = {
                 key: msgspec.structs.replace(each, reason=reason, expires_at=expires_at) for key, each in wanted.items()
@@ -128,6 +129,7 @@ class Overrides:
 
     async def _remove(self, meant: Callable[[str, Override], bool], why_not: str) -> list[dict[str, Any]]:
         async with self._in_force.turn:
+            self._in_force.check()
             keys = [key for key, each in self._in_force.overrides.items() if meant(key, each)]
             if not keys:
                 raise LookupError(why_not)

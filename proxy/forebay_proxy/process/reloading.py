@@ -77,6 +77,7 @@ class Reloading:
 
     async def _reload(self, load: Load) -> dict[str, str]:
         in_force = self._in_force
+        in_force.check()
         read = await asyncio.to_thread(load)
         changes = await in_force.put(read, in_force.overrides, everywhere=True)
         if changes:

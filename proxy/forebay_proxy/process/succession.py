@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Final, Self
 
 from forebay_proxy.errors import StartError
@@ -81,7 +82,7 @@ class Predecessor:
 class Succession:
     """`sockets` gives all that is listened on, to be closed here; `leave` closes what only one can have.
 
-    `command` starts a Forebay; `environ` is its environment.
+    `command` starts a Forebay; `environ` is its environment. What it reads is `kept` as it is from then on.
     """
 
     def __init__(
@@ -91,12 +92,14 @@ class Succession:
         leave: Callable[[], Awaitable[None]],
         environ: MutableMapping[str, str],
         command: Sequence[str] = (sys.executable, *sys.orig_argv[1:]),
+        kept: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         self._stop = stop
         self._sockets = sockets
         self._leave = leave
         self._environ = environ
         self._command = command
+        self._kept = kept
         self._task: asyncio.Task[int] | None = None
 
     def begin(self) -> asyncio.Task[int]:
@@ -113,7 +116,8 @@ class Succession:
 
     async def _told(self) -> int:
         try:
-            return await self._succeed()
+            async with self._kept():
+                return await self._succeed()
         except (OSError, StartError) as error:  # OSError: no descriptor is left, say
             self._stop.succeeded = False
             if self._stop.draining.is_set():

@@ -174,7 +174,7 @@ async def run_alone(
         return [each.dup() for each in app.listening()]
 
     place = Place(stop, stop.started.wait, listening, unready, predecessor, app.unhealthy)
-    return await _with_admin(admin, console, export, settings, stats, place, steering, serving)
+    return await _with_admin(admin, console, export, settings, stats, place, steering, in_force, serving)
 
 
 def _steering(
@@ -220,7 +220,7 @@ async def run_many(
     export = otlp_export(settings, supervisor.families, stats)
     serving = supervisor.run()
     place = Place(stop, supervisor.started, supervisor.listening, supervisor.unready, predecessor)
-    return await _with_admin(admin, console, export, settings, stats, place, steering, serving)
+    return await _with_admin(admin, console, export, settings, stats, place, steering, in_force, serving)
 
 
 class Place(NamedTuple):
@@ -245,6 +245,7 @@ async def _with_admin(
     stats: MetricRegistry,
     place: Place,
     steering: Steering,
+    in_force: SettingsInForce,
     serving: Coroutine[Any, Any, int],
 ) -> int:
     """`serving`, with the process's signals handled and the admin endpoint open. SIGHUP renews both, and settings.
@@ -258,7 +259,7 @@ async def _with_admin(
     async def sockets() -> list[socket.socket]:
         return [*await place.listening(), *(each.dup() for each in admin.sockets)]
 
-    succession = Succession(stop, sockets, admin.leave, os.environ)
+    succession = Succession(stop, sockets, admin.leave, os.environ, kept=in_force.kept)
     steering.on_restart(succession.begin)
     stop.listen(steering.hang_up, succession.begin)
     relieved = asyncio.Event()

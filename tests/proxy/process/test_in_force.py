@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from forebay_proxy.config.settings import Settings
 from forebay_proxy.console.api import NOTHING_TOLD, Told
 from forebay_proxy.errors import StartError
 from forebay_proxy.process.in_force import Read, SettingsInForce, WorkersDiffer
-from tests.kit.event_loop import in_loop
+from tests.kit.event_loop import in_loop, turns
 
 NOW = Settings(bootstrap_servers=())
 
@@ -146,3 +148,23 @@ async def test_workers_that_could_be_put_back_later_do_not_differ_any_more() -> 
     workers.refuses = ""
     assert await in_force.put(in_force.read, {}, everywhere=True) == {}
     assert workers.replaced == []
+
+
+@in_loop
+async def test_from_when_a_successor_starts_nobody_may_change_them_unless_it_fails() -> None:
+    in_force = Workers().in_force
+    in_force.check()
+    with suppress(StartError):
+        async with in_force.kept():
+            with pytest.raises(StartError, match="a successor is starting"):
+                in_force.check()
+            raise StartError("it has died")
+    in_force.check()
+    await in_force.turn.acquire()  # somebody changes them
+    starting = asyncio.create_task(in_force.kept().__aenter__())
+    await turns()
+    in_force.check()
+    in_force.turn.release()
+    await starting
+    with pytest.raises(StartError, match="a successor is starting"):
+        in_force.check()

@@ -242,6 +242,31 @@ def test_the_command_hands_ports_admin_endpoint_and_socket_on(tmp_path: Path, wo
     assert "Traceback (most recent call last):" not in forebay.events()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_while_a_successor_starts_nothing_changes_that_it_would_not_know_of(tmp_path: Path, workers: int) -> None:
+    path, admin = tmp_path / "forebay.toml", str(tmp_path / "s")
+    path.write_text('"topics.include" = "a"')
+    refused = (1, "", "forebay: a successor is starting, which would not know of it; nothing was changed\n")
+    with running("--config", str(path), "--set", f"admin.socket={admin}", workers=workers) as forebay:
+        forebay.until("serving", workers)
+        assert commanded("override", "linger.ms=5", "--reason", "a test", "--socket", admin)[0] == 0
+        path.write_text('"client.rack" = "waits"\n"topics.include" = "b"')
+        forebay.signal(signal.SIGUSR2)
+        successor = forebay.until("successor started")[0]["process"]
+        path.write_text('"topics.include" = "c"')
+        for asked in (
+            ("override", "linger.ms=7", "--reason", "a test"),
+            ("overrides", "--remove", "linger.ms"),
+            ("avoid", "0", "--end"),
+        ):
+            assert commanded(*asked, "--socket", admin) == refused
+        assert commanded("reload", "--socket", admin)[::2] == (1, refused[2])
+        end(successor)
+        forebay.until("no successor: this process goes on")
+        assert commanded("overrides", "--remove", "linger.ms", "--socket", admin)[0] == 0
+        assert commanded("reload", "--socket", admin)[0] == 0
+
+
 def test_a_successor_with_wrong_settings_leaves_everything_as_it_is(tmp_path: Path) -> None:
     path, admin = tmp_path / "forebay.toml", str(tmp_path / "s")
     path.write_text('"topics.include" = "a"')
