@@ -81,7 +81,8 @@ def drained(node_id: int, told: dict[str, Any]) -> str:
     if told["drained"]:
         return f"Nothing waits for broker {node_id}, and nothing is under way."
     waits, away = told["queued_bytes"], told["in_flight_requests"]
-    return f"Broker {node_id}: {waits:,} bytes wait or are under way, {away:,} requests are unanswered."
+    silent = "".join(f" Worker {number} does not answer." for number in told["silent_workers"])
+    return f"Broker {node_id}: {waits:,} bytes wait or are under way, {away:,} requests are unanswered.{silent}"
 
 
 def until(expires_at: float) -> str:

@@ -9,7 +9,8 @@
     POST /api/v1/brokers/ID/avoid   {"reason": "…", "for_ms": 1800000}: what may go elsewhere goes there
     DELETE /api/v1/brokers/ID/avoid
     POST /api/v1/brokers/ID/drain   the same with {"confirm": true}; what waits and is under way for the broker
-    GET /api/v1/brokers/ID/drain    what waits and is under way now: {queued_bytes, in_flight_requests, drained}
+    GET /api/v1/brokers/ID/drain    what waits and is under way now: {queued_bytes, in_flight_requests, drained,
+                                    silent_workers}
     GET /api/v1/debug/dump          how all workers stand, of bounded size, without payloads and secrets
 
 In: requests, and who does it (Control). Out: 200 with what is in force now; an {"error"} where nothing has changed: 400

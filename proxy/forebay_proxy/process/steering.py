@@ -26,8 +26,8 @@ Renew = Callable[[], Awaitable[list[Outcome]]]
 class Watched(Protocol):
     """Who serves, looked at."""
 
-    async def counted(self) -> Snapshot:
-        """What all have counted by now."""
+    async def looked_at(self) -> tuple[Snapshot, list[int]]:
+        """What all have counted by now; the numbers of those of which that is not known, but what they had earlier."""
 
     async def dumps(self) -> list[dict[str, Any]]:
         """How each stands."""
@@ -96,7 +96,7 @@ class Steering:
 
     async def avoid(self, node_id: int, reason: str, for_s: float | None) -> list[dict[str, Any]]:
         """Have nothing go to a broker that may go elsewhere."""
-        up = brokers(await self._workers.counted(), "forebay_broker_up")
+        up = brokers((await self._workers.looked_at())[0], "forebay_broker_up")
         if node_id not in up:
             raise LookupError(f"broker {node_id} is not known")
         if not any(up[other] for other in up.keys() - self._overrides.avoided - {node_id}):
@@ -108,13 +108,14 @@ class Steering:
         return await self._overrides.no_longer_avoid(node_id)
 
     async def drained(self, node_id: int) -> dict[str, Any]:
-        """What waits for a broker, and is under way."""
-        now = await self._workers.counted()
+        """What waits for a broker, and is under way; and which workers do not say."""
+        now, silent = await self._workers.looked_at()
         if node_id not in brokers(now, "forebay_broker_up"):
             raise LookupError(f"broker {node_id} is not known")
         queued = int(brokers(now, "forebay_broker_queued_bytes").get(node_id, 0))
         in_flight = int(brokers(now, "forebay_broker_in_flight_requests").get(node_id, 0))
-        return {"queued_bytes": queued, "in_flight_requests": in_flight, "drained": not queued and not in_flight}
+        told = {"queued_bytes": queued, "in_flight_requests": in_flight, "silent_workers": silent}
+        return {**told, "drained": not (queued or in_flight or silent)}
 
     async def dump(self) -> dict[str, Any]:
         """How all workers stand, and what is overridden."""

@@ -118,8 +118,8 @@ class _Alone:
         self._app = app
         self._stats = stats
 
-    async def counted(self) -> Snapshot:
-        return self._stats.take(details=False)
+    async def looked_at(self) -> tuple[Snapshot, list[int]]:
+        return self._stats.take(details=False), []
 
     async def dumps(self) -> list[dict[str, Any]]:
         return [{"worker": 0, **self._app.dump(), "tasks": stacks()}]
@@ -444,8 +444,12 @@ class Supervisor:
 
     async def counted(self) -> Snapshot:
         """What all workers have counted, those that have died included."""
-        await self.refresh()
-        return merge(self.reports())
+        return (await self.looked_at())[0]
+
+    async def looked_at(self) -> tuple[Snapshot, list[int]]:
+        """The same, and which workers do not answer: they are known by what they told last."""
+        silent = await self._refreshed()
+        return merge(self.reports()), silent
 
     async def dumps(self) -> list[dict[str, Any]]:
         """How each worker stands."""
@@ -454,7 +458,13 @@ class Supervisor:
 
     async def refresh(self) -> None:
         """Have all workers tell all that they know; one that does not answer is known by what it told last."""
-        await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in self._all()))
+        await self._refreshed()
+
+    async def _refreshed(self) -> list[int]:
+        """Who does not answer."""
+        workers = self._all()
+        answered = await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in workers))
+        return [worker.index for worker, has in zip(workers, answered, strict=True) if not has]
 
     def reports(self) -> list[Snapshot]:
         """What dead workers had counted, what this process counts, and each worker's last report."""

@@ -226,14 +226,14 @@ class WorkerSlot:
             self._channel.send(Ask(self._asked, details))
         return self._asked
 
-    async def fresh(self, timeout_s: float) -> None:
-        """Ask for a report with details and wait for it; after `timeout_s` seconds the last one has to do."""
+    async def fresh(self, timeout_s: float) -> bool:
+        """Ask for a report with details and wait for it; after `timeout_s` seconds, False: the last one has to do."""
         number = self.ask()
         try:
             async with asyncio.timeout(timeout_s), self._heard:
-                await self._heard.wait_for(lambda: self._answered >= number)
+                return await self._heard.wait_for(lambda: self._answered >= number)
         except TimeoutError:
-            pass
+            return False
 
     @property
     def serves(self) -> bool:

@@ -93,6 +93,9 @@ def test_what_adds_leaves_the_others() -> None:
 
 
 def test_a_drain_says_what_is_left() -> None:
-    left = {"queued_bytes": 5_000, "in_flight_requests": 1, "drained": False}
+    left = {"queued_bytes": 5_000, "in_flight_requests": 1, "silent_workers": [], "drained": False}
     assert steer.drained(3, left) == "Broker 3: 5,000 bytes wait or are under way, 1 requests are unanswered."
+    assert steer.drained(3, {**left, "silent_workers": [0, 1]}).endswith(
+        " unanswered. Worker 0 does not answer. Worker 1 does not answer."
+    )
     assert steer.drained(3, {**left, "drained": True}) == "Nothing waits for broker 3, and nothing is under way."

@@ -33,6 +33,7 @@ class Workers:
         self.may_renew.set()
         self.up = {1: True, 2: True, 3: False}
         self.queued = self.in_flight = 0.0
+        self.silent: list[int] = []
         in_force = SettingsInForce(Read(NOW, NOTHING_TOLD), self)
         reloading = Reloading(in_force, lambda: Read(self.written, NOTHING_TOLD), MetricRegistry())
         self.steering = Steering(reloading, Overrides(in_force, lambda: 0.0, lambda: 0.0), self)
@@ -43,11 +44,11 @@ class Workers:
         await self.may_renew.wait()
         return self.outcomes
 
-    async def counted(self) -> Snapshot:
+    async def looked_at(self) -> tuple[Snapshot, list[int]]:
         gauges: dict[Key, float] = {("forebay_broker_up", (str(node),)): up for node, up in self.up.items()}
         gauges["forebay_broker_queued_bytes", ("1",)] = self.queued
         gauges["forebay_broker_in_flight_requests", ("1",)] = self.in_flight
-        return Snapshot(gauges=gauges)
+        return Snapshot(gauges=gauges), self.silent
 
     async def dumps(self) -> list[dict[str, Any]]:
         return [{"worker": 0}, {"worker": 1, "error": "no answer within 5 s"}]
@@ -149,11 +150,14 @@ async def test_one_that_can_be_reached_is_always_left() -> None:
 @in_loop
 async def test_what_waits_for_a_broker_is_told() -> None:
     workers = Workers()
-    nothing = {"queued_bytes": 0, "in_flight_requests": 0, "drained": True}
+    nothing = {"queued_bytes": 0, "in_flight_requests": 0, "silent_workers": [], "drained": True}
     assert await workers.steering.drained(1) == nothing
     workers.queued, workers.in_flight = 5.0, 1.0
-    assert await workers.steering.drained(1) == {"queued_bytes": 5, "in_flight_requests": 1, "drained": False}
+    told = {**nothing, "queued_bytes": 5, "in_flight_requests": 1, "drained": False}
+    assert await workers.steering.drained(1) == told
     assert await workers.steering.drained(2) == nothing
+    workers.silent = [1]
+    assert await workers.steering.drained(2) == {**nothing, "silent_workers": [1], "drained": False}
     with pytest.raises(LookupError, match="broker 7 is not known"):
         await workers.steering.drained(7)
 

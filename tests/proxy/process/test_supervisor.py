@@ -470,6 +470,7 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    monkeypatch.setattr(supervision, "SCRAPE_WAIT_S", 0.01)
     now = 0.0
 
     async def scenario() -> None:
@@ -484,8 +485,9 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
             assert supervisor.unhealthy() is None
             now += SILENT_S + 1
             assert supervisor.unhealthy() == "worker 0 does not answer"
+            assert (await supervisor.looked_at())[1] == [0]
             os.kill(process, signal.SIGCONT)
-            await worker.fresh(LONG)
+            assert await worker.fresh(LONG)
             assert supervisor.unhealthy() is None
 
     asyncio.run(scenario())

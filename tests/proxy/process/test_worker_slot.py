@@ -74,7 +74,19 @@ async def test_before_its_first_report_a_worker_is_starting_and_nobody_waits_for
     slot = WorkerSlot(3, SETTINGS, "", lambda: 0.0)
     assert (slot.unready, slot.running, slot.process_id, slot.silent_for()) == ("starting", False, None, 0.0)
     assert slot.ask() == 0
-    await slot.fresh(0.0)
+    assert await slot.fresh(0.0)
+
+
+@in_loop
+async def test_it_is_known_whether_a_report_is_an_earlier_one() -> None:
+    scene = Scene()
+    assert not await scene.slot.fresh(0.001)
+    asking = asyncio.create_task(scene.slot.fresh(30.0))
+    await asyncio.sleep(0)
+    await scene.report(1)
+    assert not asking.done(), "that answers the first question"
+    await scene.report(2)
+    assert await asking
 
 
 @in_loop
