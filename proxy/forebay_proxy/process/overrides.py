@@ -11,7 +11,7 @@ tried again. They are gone with the process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Final
 
 import msgspec
@@ -88,13 +88,23 @@ class Overrides:
             raise ValueError("at least one setting must be named")
         return await self._add(found, reason, for_s)
 
-    async def avoid(self, node_id: int, reason: str, for_s: float) -> list[dict[str, Any]]:
-        """One broker more that is avoided, whatever others are; those in force."""
-        override = Override(AVOID, (node_id,), reason, 0.0, adds=True)
-        return await self._add({_adding(AVOID, override.value): override}, reason, for_s)
+    async def avoid(self, node_id: int, reachable: Set[int], reason: str, for_s: float) -> list[dict[str, Any]]:
+        """One broker more that is avoided, whatever others are; those in force.
 
-    async def _add(self, wanted: Mapping[str, Override], reason: str, for_s: float) -> list[dict[str, Any]]:
-        """From when on their time counts is known here only: others may be changing settings."""
+        Raises StartError where none of the `reachable` ones would be left.
+        """
+
+        def allowed() -> None:
+            if reachable <= self.avoided | {node_id}:
+                raise StartError(f"without broker {node_id} no other would be left that can be reached")
+
+        override = Override(AVOID, (node_id,), reason, 0.0, adds=True)
+        return await self._add({_adding(AVOID, override.value): override}, reason, for_s, allowed)
+
+    async def _add(
+        self, wanted: Mapping[str, Override], reason: str, for_s: float, allowed: Callable[[], None] = lambda: None
+    ) -> list[dict[str, Any]]:
+        """When they begin, and whether they are `allowed`, is known once nobody else changes settings."""
         reason = reason.strip()
         if not reason or len(reason) > MOST_REASON or not reason.isprintable():
             raise ValueError(f"a reason must be given, in one line of at most {MOST_REASON} characters")
@@ -108,6 +118,7 @@ class Overrides:
 
         async with self._in_force.turn:
             self._in_force.check()
+            allowed()
             ends_at, expires_at = self._clock() + for_s, self._time_of_day() + for_s
             new = {
                 key: msgspec.structs.replace(each, reason=reason, expires_at=expires_at) for key, each in wanted.items()
@@ -120,19 +131,29 @@ class Overrides:
     async def remove(self, name: str) -> list[dict[str, Any]]:
         """End all of a setting now, by any of its names; those that remain. Raises LookupError where there is none."""
         proper = ALIASES.get(name, name)
-        return await self._remove(lambda key, each: each.name == proper, f"{name} is not overridden")
+        missing = LookupError(f"{name} is not overridden")
+        return await self._remove(lambda key, each: each.name == proper, lambda: missing)
 
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
-        """End it now; those that remain. Raises LookupError where it is not avoided by an override of its own."""
+        """End it now; those that remain. Raises LookupError where it is not avoided, StartError where by others."""
         avoiding = _adding(AVOID, (node_id,))
-        return await self._remove(lambda key, each: key == avoiding, f"broker {node_id} is not avoided")
+        return await self._remove(lambda key, each: key == avoiding, lambda: self._why_avoided(node_id))
 
-    async def _remove(self, meant: Callable[[str, Override], bool], why_not: str) -> list[dict[str, Any]]:
+    def _why_avoided(self, node_id: int) -> Exception:
+        if node_id not in self.avoided:
+            return LookupError(f"broker {node_id} is not avoided")
+        if node_id in self._in_force.read.settings.brokers_avoid and AVOID not in self._in_force.overrides:
+            return StartError(f"broker {node_id} is avoided by {AVOID} in the settings: change these, then reload")
+        return StartError(f"broker {node_id} is avoided by another override: forebay overrides --remove {AVOID}")
+
+    async def _remove(
+        self, meant: Callable[[str, Override], bool], why_not: Callable[[], Exception]
+    ) -> list[dict[str, Any]]:
         async with self._in_force.turn:
             self._in_force.check()
             keys = [key for key, each in self._in_force.overrides.items() if meant(key, each)]
             if not keys:
-                raise LookupError(why_not)
+                raise why_not()
             for key in keys:
                 await self._end(key, "override removed")
         return self.rows()

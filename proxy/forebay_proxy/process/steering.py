@@ -99,9 +99,8 @@ class Steering:
         up = brokers((await self._workers.looked_at())[0], "forebay_broker_up")
         if node_id not in up:
             raise LookupError(f"broker {node_id} is not known")
-        if not any(up[other] for other in up.keys() - self._overrides.avoided - {node_id}):
-            raise StartError(f"without broker {node_id} no other would be left that can be reached")
-        return await self._overrides.avoid(node_id, reason, DEFAULT_S if for_s is None else for_s)
+        reachable = {other for other, is_up in up.items() if is_up}
+        return await self._overrides.avoid(node_id, reachable, reason, DEFAULT_S if for_s is None else for_s)
 
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
         """End that."""

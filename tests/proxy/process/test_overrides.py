@@ -68,7 +68,7 @@ async def test_the_end_that_is_shown_is_its_end_however_long_it_waited_to_begin(
     scene.takes_s = 5.0
     async with scene.in_force.turn:  # workers are being replaced, say
         adding = asyncio.create_task(scene.overrides.add({"linger.ms": 5}, "a test", 60.0))
-        avoiding = asyncio.create_task(scene.overrides.avoid(3, "a test", 60.0))
+        avoiding = asyncio.create_task(scene.overrides.avoid(3, {1, 3}, "a test", 60.0))
         await turns()
         scene.now += 100
     await adding
@@ -142,9 +142,35 @@ async def test_a_list_takes_the_place_of_the_sources_one_or_comes_to_it() -> Non
 @in_loop
 async def test_a_broker_that_is_added_to_those_avoided_is_avoided_and_is_one_override() -> None:
     scene = Scene()
-    await scene.overrides.avoid(3, "a test", 60.0)
+    await scene.overrides.avoid(3, {1, 3}, "a test", 60.0)
     assert len(await scene.overrides.add({"brokers.avoid+": "3"}, "again", 60.0)) == 1
     assert await scene.overrides.no_longer_avoid(3) == []
+
+
+@in_loop
+async def test_of_two_that_are_avoided_at_once_one_that_can_be_reached_is_left() -> None:
+    scene = Scene()
+    both = [scene.overrides.avoid(node, {1, 2}, "a test", 60.0) for node in (1, 2)]
+    first, second = await asyncio.gather(*both, return_exceptions=True)
+    assert isinstance(first, list)
+    assert str(second) == "without broker 2 no other would be left that can be reached"
+    assert scene.in_force.settings.brokers_avoid == (1,)
+
+
+@in_loop
+async def test_who_is_avoided_by_others_is_told_by_whom() -> None:
+    scene = Scene()
+    scene.written = msgspec.structs.replace(NOW, brokers_avoid=(4,))
+    await scene.reloading.now()
+    with pytest.raises(LookupError, match=r"^broker 3 is not avoided"):
+        await scene.overrides.no_longer_avoid(3)
+    with pytest.raises(StartError, match=r"^broker 4 is avoided by brokers\.avoid in the settings: change these"):
+        await scene.overrides.no_longer_avoid(4)
+    for name, value in (("brokers.avoid", "3,4"), ("brokers.avoid+", "3,5")):
+        await scene.overrides.add({name: value}, "a test", 60.0)
+        for node in value.split(","):
+            with pytest.raises(StartError, match=rf"^broker {node} is avoided by another override: .* brokers\.avoid$"):
+                await scene.overrides.no_longer_avoid(int(node))
 
 
 @in_loop

@@ -129,7 +129,7 @@ async def test_a_broker_is_avoided_for_a_while_beside_those_that_are_anyway() ->
     assert (row["name"], row["value"], row["expires_at"], row["adds"]) == ("brokers.avoid", "1", 60.0, True)
     assert await workers.steering.no_longer_avoid(1) == []
     assert [settings.brokers_avoid for settings in workers.committed] == [(4,), (4, 1), (4,)]
-    with pytest.raises(LookupError, match="broker 4 is not avoided"):  # by an override
+    with pytest.raises(StartError, match=r"broker 4 is avoided by brokers\.avoid in the settings"):
         await workers.steering.no_longer_avoid(4)
 
 

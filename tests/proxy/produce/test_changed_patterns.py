@@ -354,7 +354,7 @@ async def test_overrides_lose_double_and_reorder_nothing(seed: int) -> None:
                 name, value = rng.choice(CHANGES)
                 await overrides.add({name: value}, "a test", rng.uniform(0.5, 5.0))
             if rng.random() < 0.2:
-                await overrides.avoid(rng.randrange(2), "a test", rng.uniform(0.5, 5.0))
+                await overrides.avoid(rng.randrange(2), {0, 1, 2}, "a test", rng.uniform(0.5, 5.0))
             node = rng.randrange(2)
             led = [(topic, index) for topic, leaders in topics.items() for index in range(2) if leaders[index] == node]
             for place in led:
