@@ -20,6 +20,7 @@ from forebay_proxy.commands.text_output import table_text
 from forebay_proxy.config.overriding import Override, overlaid_values
 from forebay_proxy.config.sources import Loaded
 from forebay_proxy.config.values import SETTINGS
+from forebay_proxy.security.renewals import SECRETS
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _FOR: Final = re.compile(r"(\d{1,9})(ms|s|m|h|d)")
@@ -34,7 +35,9 @@ def reloaded(told: dict[str, Any]) -> str:
     lines.append(in_force if changes else f"No setting has changed: generation {generation} stays in force.")
     if told["renewed"]:
         lines.append(f"Certificates and secrets renewed of {', '.join(told['renewed'])}.")
-    lines += [f"Not renewed, so those in use stay: {of}: {why}" for of, why in told["not_renewed"].items()]
+    for of, why in told["not_renewed"].items():
+        known = f"Not renewed, so those in use stay: {of}: {why}"
+        lines.append(f"Not known of {of}: {why}; the log will say" if of == SECRETS else known)
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ tried again. They are gone with the process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -129,10 +129,13 @@ class Overrides:
         return self.rows()
 
     async def remove(self, name: str) -> list[dict[str, Any]]:
-        """End all of a setting now, by any of its names; those that remain. Raises LookupError where there is none."""
+        """End all of a setting now, by any of its names, or NAME+=VALUE, as it was added; those that remain.
+
+        Raises LookupError where there is none.
+        """
         proper = ALIASES.get(name, name)
         missing = LookupError(f"{name} is not overridden")
-        return await self._remove(lambda key, each: each.name == proper, lambda: missing)
+        return await self._remove(lambda key, each: name in (key, each.name) or each.name == proper, lambda: missing)
 
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
         """End it now; those that remain. Raises LookupError where it is not avoided, StartError where by others."""
@@ -154,17 +157,20 @@ class Overrides:
             keys = [key for key, each in self._in_force.overrides.items() if meant(key, each)]
             if not keys:
                 raise why_not()
-            for key in keys:
-                await self._end(key, "override removed")
+            await self._end(keys, "override removed")
         return self.rows()
 
-    async def _end(self, key: str, event: str) -> None:
-        ended = self._in_force.overrides[key]
-        remaining = {other: each for other, each in self._in_force.overrides.items() if other != key}
-        changes = await self._in_force.put(self._in_force.read, remaining)
-        del self._ends_at[key]
-        change, generation = changes.get(ended.name, "none"), self._in_force.generation
-        log.info(event, setting=ended.name, value=ended.written, change=change, generation=generation)
+    async def _end(self, keys: Sequence[str], event: str) -> None:
+        """At once: what one of them leaves behind alone is what nobody asked for."""
+        overrides = self._in_force.overrides
+        changes = await self._in_force.put(
+            self._in_force.read, {key: each for key, each in overrides.items() if key not in keys}
+        )
+        for key in keys:
+            del self._ends_at[key]
+            ended = overrides[key]
+            change, generation = changes.get(ended.name, "none"), self._in_force.generation
+            log.info(event, setting=ended.name, value=ended.written, change=change, generation=generation)
 
     async def run(self) -> None:
         """End each when its time is up, until cancelled."""
@@ -179,19 +185,17 @@ class Overrides:
                     await asyncio.sleep(AGAIN_S)
 
     async def expire(self) -> bool:
-        """End those whose time is up; False: one of them could not be ended, and stays."""
-        ended = True
+        """End those whose time is up; False: they could not be ended, and stay."""
         async with self._in_force.turn:
-            for key, ends_at in list(self._ends_at.items()):
-                if ends_at > self._clock():
-                    continue
-                try:
-                    await self._end(key, "override expired")
-                except StartError as error:
-                    name = self._in_force.overrides[key].name
-                    log.error("an override cannot be ended, and stays", setting=name, error=str(error))
-                    ended = False
-        return ended
+            keys = [key for key, ends_at in self._ends_at.items() if ends_at <= self._clock()]
+            try:
+                if keys:
+                    await self._end(keys, "override expired")
+            except StartError as error:
+                names = ", ".join(sorted({self._in_force.overrides[key].name for key in keys}))
+                log.error("an override cannot be ended, and stays", setting=names, error=str(error))
+                return False
+        return True
 
 
 def _adding(name: str, value: object) -> str:

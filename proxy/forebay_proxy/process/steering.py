@@ -76,10 +76,14 @@ class Steering:
         reloading, renewing = self._begin()
         done = await asyncio.shield(reloading)  # others may wait for the same one
         outcomes = await asyncio.shield(renewing)
+        if done.changes and any(each.error for each in outcomes):  # workers that know where the files are now may serve
+            outcomes = await self._renew()
         renewed = [each.of for each in outcomes if not each.error]
         failed = {each.of: each.error for each in outcomes if each.error}
         if done.error:
-            raise StartError("; ".join([done.error, *(f"{of} not renewed: {why}" for of, why in failed.items())]))
+            told = [f"renewed all the same: {', '.join(renewed)}"] if renewed else []
+            told += [f"{of} not renewed: {why}" for of, why in failed.items()]
+            raise StartError("; ".join([done.error, *told]))
         return {"generation": done.generation, "changes": done.changes, "renewed": renewed, "not_renewed": failed}
 
     def overrides(self) -> list[dict[str, Any]]:

@@ -388,13 +388,16 @@ class Supervisor:
         return [each for share in shares for each in share]
 
     async def reload(self) -> list[Outcome]:
-        """Have all workers read certificates and secrets again; what came of it, in the first where it failed."""
+        """Have all workers read certificates and secrets again; what came of it, in the first where it failed.
+
+        Of those that leave it does not count: they may have been told of other files than there are now.
+        """
         workers = self._all()
         found: dict[str, str] = {}
         for worker, told in zip(
             workers, await asyncio.gather(*(each.reload(RENEW_WAIT_S) for each in workers)), strict=True
         ):
-            for of, error in ((each.of, each.error) for each in told):
+            for of, error in ((each.of, each.error) for each in told if worker in self.workers):
                 found[of] = found.get(of) or (f"worker {worker.index}: {error}" if error else "")
         return [Outcome(of, error) for of, error in found.items()]
 

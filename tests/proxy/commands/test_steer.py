@@ -6,6 +6,7 @@ import pytest
 
 from forebay_proxy.commands import steer
 from forebay_proxy.config.sources import Sources, load
+from forebay_proxy.security.renewals import SECRETS
 
 
 def test_a_reload_names_what_has_changed() -> None:
@@ -22,6 +23,12 @@ def test_a_reload_names_what_was_renewed_and_what_could_not_be() -> None:
         "Certificates and secrets renewed of admin endpoint, listener ssl.",
         "Not renewed, so those in use stay: x: it is empty",
     ]
+
+
+def test_what_no_worker_has_said_is_not_known() -> None:
+    outcomes = {"renewed": [], "not_renewed": {SECRETS: "no answer within 10 s"}}
+    told = steer.reloaded({"generation": 3, "changes": {}, **outcomes})
+    assert told.splitlines()[1:] == ["Not known of certificates and secrets: no answer within 10 s; the log will say"]
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,33 @@ async def test_it_is_logged_while_the_log_level_is_still_the_earlier_one() -> No
 
 
 @in_loop
+async def test_what_was_put_into_force_together_ends_together() -> None:
+    """Or not at all: half of it is what nobody asked for."""
+    scene = Scene()
+    await scene.overrides.add({"linger.ms": 5, "max.connections": 9}, "a test", 60.0)
+    scene.now += 60
+    scene.refuses = "no answer"
+    assert not await scene.overrides.expire()
+    assert len(scene.overrides.rows()) == 2
+    scene.refuses = ""
+    assert await scene.overrides.expire()
+    assert (scene.linger, scene.in_force.settings) == ([5, -1], NOW)
+
+
+@in_loop
+async def test_of_several_that_add_one_can_be_removed_or_all() -> None:
+    scene = Scene()
+    for added in (["a"], ["b"], ["c"]):
+        await scene.overrides.add({"topics.exclude+": added}, "a test", 60.0)
+    await scene.overrides.remove("topics.exclude+=b")
+    assert scene.in_force.settings.topics_exclude == ("a", "c")
+    commits = len(scene.linger)
+    await scene.overrides.remove("topics.exclude")
+    assert scene.in_force.settings == NOW
+    assert len(scene.linger) == commits + 1, "in one go"
+
+
+@in_loop
 async def test_what_is_not_there_cannot_be_removed() -> None:
     with pytest.raises(LookupError, match=r"linger\.ms is not overridden"):
         await Scene().overrides.remove("linger.ms")

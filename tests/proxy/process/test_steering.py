@@ -81,13 +81,26 @@ async def test_why_it_was_refused_is_raised() -> None:
 
 
 @in_loop
+async def test_where_settings_have_changed_it_counts_what_could_not_be_renewed_with_them() -> None:
+    """A certificate is somewhere else, say: workers that were about to leave did not find it."""
+    workers = Workers()
+    workers.outcomes = [Outcome("brokers", "no such file")]
+    workers.written = msgspec.structs.replace(NOW, topics_include=("a",))
+    asked = asyncio.get_running_loop().create_task(workers.steering.reload())
+    await until(lambda: workers.renewed == 1)
+    workers.outcomes = [Outcome("brokers")]
+    assert (await asked)["not_renewed"] == {}
+
+
+@in_loop
 async def test_what_could_not_be_renewed_is_told_or_that_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers()
     workers.outcomes = [Outcome("brokers", "it is empty"), Outcome("listener ssl")]
     told = {"generation": 1, "changes": {}, "renewed": ["listener ssl"], "not_renewed": {"brokers": "it is empty"}}
     assert await workers.steering.reload() == told
     workers.written = msgspec.structs.replace(NOW, workers=2)
-    with pytest.raises(StartError, match=r"without a restart; nothing was changed; brokers not renewed: it is empty$"):
+    told_all = "nothing was changed; renewed all the same: listener ssl; brokers not renewed: it is empty"
+    with pytest.raises(StartError, match=rf"without a restart; {told_all}$"):
         await workers.steering.reload()
     monkeypatch.setattr("forebay_proxy.process.steering.RENEW_WAIT_S", 0.001)
     workers.written = NOW

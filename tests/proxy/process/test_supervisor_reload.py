@@ -69,7 +69,8 @@ def test_by_the_socket_a_reload_is_answered(tmp_path: Path, workers: int) -> Non
         forebay.until("committed", workers)
         forebay.until("reloading", workers)  # certificates and secrets
         path.write_text('"topics.include" = "logs"\nlog.format = "console"')
-        why = "forebay: log.format cannot change without a restart; nothing was changed\n"
+        refused = "forebay: log.format cannot change without a restart; nothing was changed"
+        why = f"{refused}; renewed all the same: connections to brokers, listener ssl\n"
         assert commanded("reload", "--socket", str(socket)) == (1, "", why)
         assert forebay.metrics()["forebay_config_generation"] == 2
     assert not socket.exists()
@@ -87,7 +88,8 @@ def test_what_could_not_be_renewed_is_told_too(tmp_path: Path, workers: int, whe
         assert commanded("reload", "--socket", socket) == (1, nothing + renewed + failed, "")
         path.write_text('"log.format" = "console"')
         refused = "forebay: log.format cannot change without a restart; nothing was changed"
-        why = f"{refused}; connections to brokers not renewed: {of}they differ\n"
+        told = f"renewed all the same: listener ssl; connections to brokers not renewed: {of}they differ"
+        why = f"{refused}; {told}\n"
         assert commanded("reload", "--socket", socket) == (1, "", why)
 
 
