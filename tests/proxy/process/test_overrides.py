@@ -150,10 +150,12 @@ async def test_a_broker_that_is_added_to_those_avoided_is_avoided_and_is_one_ove
 @in_loop
 async def test_of_two_that_are_avoided_at_once_one_that_can_be_reached_is_left() -> None:
     scene = Scene()
-    both = [scene.overrides.avoid(node, {1, 2}, "a test", 60.0) for node in (1, 2)]
-    first, second = await asyncio.gather(*both, return_exceptions=True)
-    assert isinstance(first, list)
-    assert str(second) == "without broker 2 no other would be left that can be reached"
+    async with scene.in_force.turn:
+        both = [asyncio.create_task(scene.overrides.avoid(node, {1, 2}, "a test", 60.0)) for node in (1, 2)]
+        await turns()
+    await both[0]
+    with pytest.raises(StartError, match="^without broker 2 no other would be left that can be reached$"):
+        await both[1]
     assert scene.in_force.settings.brokers_avoid == (1,)
 
 
