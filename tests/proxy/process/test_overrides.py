@@ -154,7 +154,7 @@ async def test_of_two_that_are_avoided_at_once_one_that_can_be_reached_is_left()
         both = [asyncio.create_task(scene.overrides.avoid(node, {1, 2}, "a test", 60.0)) for node in (1, 2)]
         await turns()
     await both[0]
-    with pytest.raises(StartError, match="^without broker 2 no other would be left that can be reached$"):
+    with pytest.raises(StartError, match=r"^without broker 2 no other would be left that can be reached$"):
         await both[1]
     assert scene.in_force.settings.brokers_avoid == (1,)
 
