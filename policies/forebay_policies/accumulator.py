@@ -670,26 +670,24 @@ class Accumulator:
                         self._cut(queue, batch, [run for run in batch.runs if not run.owner.done])
                 self.update_readiness(queue, now)
 
-    def _cut(self, queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> None:
+    def _cut(self, queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> ProducerBatch:
+        """The batch with these runs only, which takes its place: in the queue, or in flight, where it has come back."""
         rest = batch.of(self.next_number(), runs)
-        queue.batches[queue.batches.index(batch)] = rest
-        if queue.open.get(batch.lane) is batch:
-            del queue.open[batch.lane]
+        if queue.in_flight is batch:
+            queue.in_flight = rest
+            self.in_flight_bytes += rest.size - batch.size
+        else:
+            queue.batches[queue.batches.index(batch)] = rest
+            if queue.open.get(batch.lane) is batch:
+                del queue.open[batch.lane]
         queue.topic.add_load(queue, rest.size, rest.held)
         self._gone(queue, batch)
+        return rest
 
     def without_done(self, queue: PartitionQueue, batch: ProducerBatch) -> ProducerBatch:
         """The same of a batch that has come back and is not appended. Where nobody waits, it is dropped at its turn."""
         runs = [run for run in batch.runs if not run.owner.done]
-        if not runs or len(runs) == len(batch.runs):
-            return batch
-        rest = batch.of(self.next_number(), runs)
-        self.clear_in_flight(queue, batch)
-        queue.in_flight = rest
-        self.in_flight_bytes += rest.size
-        queue.topic.add_load(queue, rest.size, rest.held)
-        self._gone(queue, batch)
-        return rest
+        return self._cut(queue, batch, runs) if 0 < len(runs) < len(batch.runs) else batch
 
     # Whom brokers throttle
 

@@ -23,7 +23,7 @@ from tests.integration.route import Route
 from tests.kit.ancient import PROGRAMS, AncientProgram
 from tests.kit.clients import Client
 from tests.kit.java import AncientJavaClient
-from tests.kit.matrix import pairs, part_of, values
+from tests.kit.matrix import pairs, part_of
 from tests.kit.paths import ANCIENT_CLIENT_VERSIONS, BROKER_VERSIONS
 from tests.kit.ports import LOOPBACK
 from tests.kit.spec import Acks, Codec, ConsumedRecord, Keys, ProduceResult, ProduceSpec
@@ -123,15 +123,12 @@ def test_java(
 @pytest.mark.whole
 @pytest.mark.parametrize(
     ("version", "codec", "acks", "kafka"),
-    part_of(
-        [
-            (version, codec, acks, kafka)
-            for kafka in BROKER_VERSIONS
-            for version in ANCIENT_CLIENT_VERSIONS
-            for codec, acks in zip(OLD_CODECS, cycle(reversed(ACKS)))
-        ],
-        values,
-    ),
+    [
+        (version, codec, acks, kafka)
+        for kafka in BROKER_VERSIONS
+        for version in ANCIENT_CLIENT_VERSIONS
+        for codec, acks in zip(OLD_CODECS, cycle(reversed(ACKS)))
+    ],
 )
 def test_a_hundred_thousand_records(
     open_route: Callable[[str], Route],

@@ -85,7 +85,7 @@ class Stage:
 
 @pytest.fixture(
     scope="module",
-    params=[False, pytest.param(True, marks=pytest.mark.whole)],
+    params=[False, True],
     ids=["at least once", "exactly once"],
 )
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
@@ -206,7 +206,6 @@ def test_an_audit_of_faults(stage: Stage, spark: SparkSession) -> None:
     assert (result.rows_dropped, result.lines_torn, result.rows_missing, result.incomplete) == (0, 0, 0, [])
 
 
-@pytest.mark.whole  # tests/pipeline/audit has what is there twice, and where the next audit begins
 def test_an_audit_that_carries_on_finds_what_was_planted_since(stage: Stage, spark: SparkSession) -> None:
     if not (stage.folder / STATE).exists():
         produce_under_faults(stage)
@@ -223,7 +222,6 @@ def test_an_audit_that_carries_on_finds_what_was_planted_since(stage: Stage, spa
     assert result.topics[0].unclaimed == 0
 
 
-@pytest.mark.whole  # tests/pipeline/audit/test_run.py has the file that is missed
 def test_an_audit_of_a_journal_of_which_a_file_is_gone(stage: Stage, spark: SparkSession) -> None:
     """What it told of is not known any more, and that is noticed."""
     produce_under_faults(stage)
@@ -238,7 +236,6 @@ def test_an_audit_of_a_journal_of_which_a_file_is_gone(stage: Stage, spark: Spar
     assert result.incomplete[0].startswith(f"Not there: {rows:,} journal rows, by their numbers: ")
 
 
-@pytest.mark.whole  # tests/pipeline/audit/test_vanished.py and tests/proxy/journal have a half each
 def test_an_audit_of_a_journal_of_which_a_process_is_gone(stage: Stage, spark: SparkSession) -> None:
     """The one that came after it knows."""
     for _ in range(2):
@@ -259,7 +256,6 @@ def test_an_audit_of_a_journal_of_which_a_process_is_gone(stage: Stage, spark: S
     assert f"Not there: all files of processes that others knew when they began: {name}." in result.incomplete
 
 
-@pytest.mark.whole  # tests/pipeline/audit has each finding, and the audit that has nothing new to look at
 def test_an_audit_of_a_falsified_journal_then_of_nothing_new(stage: Stage, spark: SparkSession) -> None:
     produce_under_faults(stage)
     row, part = a_part(stage)
@@ -280,7 +276,6 @@ def test_an_audit_of_a_falsified_journal_then_of_nothing_new(stage: Stage, spark
     assert run_audit(stage, spark, stage.journal, *state).rows == 0
 
 
-@pytest.mark.whole
 def test_faults_that_are_planted_together_are_all_found(stage: Stage, spark: SparkSession) -> None:
     """A claim of what is not there, another content, records that are there once more, and a row that is gone."""
     produce_under_faults(stage)

@@ -93,9 +93,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
                 yield Stage(secured, cluster, forebay, toxiproxy)
 
 
-@pytest.mark.parametrize(
-    "where", [pytest.param(where, marks=[pytest.mark.whole] if where == "reset" else []) for where in FAULTS]
-)
+@pytest.mark.parametrize("where", FAULTS)
 def test_a_broker_whose_handshakes_fail_costs_no_record_and_delays_nobody_elsewhere(stage: Stage, where: str) -> None:
     name = where.replace(" ", "-").lower()
     topics = {node: f"{name}-{node}" for node in (CUT, SPARED)}

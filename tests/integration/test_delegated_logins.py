@@ -161,7 +161,7 @@ def write(stage: Stage, kind: str, specs: dict[tuple[str, str], ProduceSpec]) ->
         return {key: done.result() for key, done in work.items()}
 
 
-@pytest.mark.parametrize("kind", ["confluent", pytest.param("java-4.3.1", marks=pytest.mark.whole)])
+@pytest.mark.parametrize("kind", ["confluent", "java-4.3.1"])
 def test_each_is_itself_at_the_brokers_and_merged_with_what_it_sends_otherwise(stage: Stage, kind: str) -> None:
     specs = {}
     for user in USERS:
@@ -188,7 +188,7 @@ def test_each_is_itself_at_the_brokers_and_merged_with_what_it_sends_otherwise(s
     assert now["forebay_identities"] == len(USERS), "alice is alice, however she has logged in"
 
 
-@pytest.mark.parametrize("seconds", [13, pytest.param(60, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("seconds", [13, 60])
 def test_tokens_follow_one_another_while_records_come(stage: Stage, seconds: int) -> None:
     """Each is good for a few seconds."""
     assert any(nothing_fails_as_tokens_end(stage, seconds, number) for number in range(TRIES))

@@ -96,7 +96,7 @@ def unharmed(forebay: ForebayProcess) -> bool:
     return metrics['forebay_errors_total{kind="outcome_unknown",side="upstream"}'] == 0
 
 
-@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("times", [2, 20])
 def test_a_password_that_is_changed_in_the_file_and_then_at_the_broker(stage: Stage, times: int) -> None:
     """In between logins are refused: records wait, and are written once."""
     assert any(passwords_are_changed(stage, f"scram-{times}-{number}", times) for number in range(TRIES))
@@ -127,7 +127,6 @@ def passwords_are_changed(stage: Stage, topic: str, times: int) -> bool:
         return unharmed(forebay)
 
 
-@pytest.mark.whole
 def test_another_user_whose_predecessor_is_then_struck_off(stage: Stage) -> None:
     """As API keys are exchanged: both count for a while, and PLAIN forgets the first when the broker starts again."""
     stage.cluster.create_topic("plain", 2)

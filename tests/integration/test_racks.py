@@ -25,7 +25,7 @@ TRIES = 3
 """Clients that are to send at once do not where the machine is busy: then it is done once more."""
 
 
-@pytest.fixture(scope="module", params=["4.3.1", pytest.param("3.9.2", marks=pytest.mark.whole)])
+@pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     with cluster_in_racks(request.param) as cluster:
         yield cluster

@@ -26,7 +26,7 @@ SOME = 20
 GENERATION, RESTARTS = "forebay_config_generation", "forebay_worker_restarts_total"
 
 
-@pytest.mark.parametrize("reloads", [2, pytest.param(15, marks=[pytest.mark.whole, pytest.mark.timeout(900)])])
+@pytest.mark.parametrize("reloads", [2, pytest.param(15, marks=pytest.mark.timeout(900))])
 def test_whoever_produces_comes_again_and_loses_nothing(cluster: KafkaCluster, tmp_path: Path, reloads: int) -> None:
     topic, beside = f"load-{reloads}", f"beside-{reloads}"
     cluster.create_topic(topic, PARTITIONS)

@@ -84,7 +84,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(secured, cluster, folder)
 
 
-@pytest.mark.whole  # all jobs read by the code that compact reads by
 def test_audit_and_runaways_of_a_secured_cluster(stage: Stage, spark: SparkSession) -> None:
     """They read a topic as a batch, and as a stream; the audit asks for its offsets and settings, too."""
     audited = run("audit", *stage.words(), "--settle", "0")
@@ -94,7 +93,6 @@ def test_audit_and_runaways_of_a_secured_cluster(stage: Stage, spark: SparkSessi
     assert (watched.exit_code, watched.stderr, watched.stdout) == (0, "", "")
 
 
-@pytest.mark.whole  # test_watch.py has a Kafka that takes everybody
 def test_watch_of_a_secured_cluster(stage: Stage, spark: SparkSession, tmp_path: Path) -> None:
     """What it tells goes to a topic there, too."""
     for topic in ("told", "again"):
@@ -169,7 +167,6 @@ def one_line(result: Result) -> str:
     return line
 
 
-@pytest.mark.whole  # tests/pipeline/journal/test_brokers.py has the sentence
 def test_brokers_that_refuse_and_brokers_that_are_refused_are_one_sentence(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,7 +92,6 @@ def test_a_steady_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluste
     assert through < 0.31
 
 
-@pytest.mark.whole
 def test_a_full_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluster, old_sticky: JavaClient) -> None:
     """As fast as it goes: direct a third each; through Forebay 0.18 – 0.22 seen, and with a partitioner that does not
     look at queues 0.31 – 0.38. Under 0.27 the slow broker has less than three quarters of each other's share."""
@@ -109,7 +108,6 @@ def test_a_full_load_moves_away_from_the_slow_broker(slow_cluster: KafkaCluster,
     assert shares["adaptive"] < shares["uniform"] - 0.05
 
 
-@pytest.mark.whole  # a partitioner that is drawn ever more has more than its share of the steady load above, too
 def test_a_broker_that_serves_slowly_is_not_drawn_ever_more() -> None:
     """KIP-794's scenario: broker 0 takes 20 ms for each Produce request, one after the other. Direct, the old sticky
     partitioner runs away: 0.93 of the records seen there, and waits of seconds; through Forebay 0.31 – 0.39, and waits

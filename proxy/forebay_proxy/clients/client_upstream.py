@@ -207,8 +207,7 @@ class ClientUpstream:
     def settle(self) -> None:
         """Have the broker show that it has records without acks that were sent here, where nothing else will."""
         if self._opaque is not None and self._opaque.unasked:
-            self._next().expect(Expected(_API_VERSIONS, 0, OWN_CORRELATION_ID, capture=_unread))
-            self._gathered += [len(_QUESTION).to_bytes(4, "big"), _QUESTION]
+            self._ask_versions(self._next(), _QUESTION)
             if not self.corked:
                 self.flush()
 
@@ -238,9 +237,13 @@ class ClientUpstream:
             opaque.introduced = True
             introduction = self._who.introduction
             if introduction and (self.vouched or not self.own_login):  # else its own words go there
-                opaque.expect(Expected(_API_VERSIONS, 0, OWN_CORRELATION_ID, capture=_unread))
-                self._gathered += [len(introduction).to_bytes(4, "big"), introduction]
+                self._ask_versions(opaque, introduction)
         return opaque
+
+    def _ask_versions(self, opaque: OpaqueConnection, request: bytes) -> None:
+        """ApiVersions for its own sake: nobody reads the answer."""
+        opaque.expect(Expected(_API_VERSIONS, 0, OWN_CORRELATION_ID, capture=_unread))
+        self._gathered += [len(request).to_bytes(4, "big"), request]
 
     def _next(self) -> OpaqueConnection:
         """Where the next request goes; what was passed on before is whole."""

@@ -65,7 +65,7 @@ class Workers:
     """Everything is in other processes. `reports` gives what each has told last, and what dead ones had counted;
     `refresh` has them tell of topics and clients, too, which they do not do each second."""
 
-    def __init__(self, reports: Callable[[], Iterable[Snapshot]], refresh: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, reports: Callable[[], Iterable[Snapshot]], refresh: Callable[[], Awaitable[object]]) -> None:
         self._reports = reports
         self._refresh = refresh
 

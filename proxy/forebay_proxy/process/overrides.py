@@ -135,7 +135,7 @@ class Overrides:
         """
         proper = ALIASES.get(name, name)
         missing = LookupError(f"{name} is not overridden")
-        return await self._remove(lambda key, each: name in (key, each.name) or each.name == proper, lambda: missing)
+        return await self._remove(lambda key, each: key == name or each.name == proper, lambda: missing)
 
     async def no_longer_avoid(self, node_id: int) -> list[dict[str, Any]]:
         """End it now; those that remain. Raises LookupError where it is not avoided, StartError where by others."""

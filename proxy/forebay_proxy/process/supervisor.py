@@ -451,7 +451,7 @@ class Supervisor:
 
     async def looked_at(self) -> tuple[Snapshot, list[int]]:
         """The same, and which workers do not answer: they are known by what they told last."""
-        silent = await self._refreshed()
+        silent = await self.refresh()
         return merge(self.reports()), silent
 
     async def dumps(self) -> list[dict[str, Any]]:
@@ -459,12 +459,8 @@ class Supervisor:
         found = await asyncio.gather(*(worker.dump(DUMP_WAIT_S) for worker in self.workers))
         return [{"worker": worker.index, **told} for worker, told in zip(self.workers, found, strict=True)]
 
-    async def refresh(self) -> None:
-        """Have all workers tell all that they know; one that does not answer is known by what it told last."""
-        await self._refreshed()
-
-    async def _refreshed(self) -> list[int]:
-        """Who does not answer."""
+    async def refresh(self) -> list[int]:
+        """Have all workers tell all that they know; who does not answer, and is known by what it told last."""
         workers = self._all()
         answered = await asyncio.gather(*(worker.fresh(SCRAPE_WAIT_S) for worker in workers))
         return [worker.index for worker, has in zip(workers, answered, strict=True) if not has]

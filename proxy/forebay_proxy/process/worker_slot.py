@@ -229,9 +229,13 @@ class WorkerSlot:
     async def fresh(self, timeout_s: float) -> bool:
         """Ask for a report with details and wait for it; after `timeout_s` seconds, False: the last one has to do."""
         number = self.ask()
+        return await self._hears(lambda: self._answered >= number, timeout_s)
+
+    async def _hears(self, what: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether it comes to be so in time."""
         try:
             async with asyncio.timeout(timeout_s), self._heard:
-                return await self._heard.wait_for(lambda: self._answered >= number)
+                return await self._heard.wait_for(what)
         except TimeoutError:
             return False
 
@@ -266,12 +270,9 @@ class WorkerSlot:
         self._reloads += 1
         number = self._reloads
         self._channel.send(Reload(number))
-        try:
-            async with asyncio.timeout(timeout_s), self._heard:
-                await self._heard.wait_for(
-                    lambda: (self._renewed is not None and self._renewed.number >= number) or not self.running
-                )
-        except TimeoutError:
+        if not await self._hears(
+            lambda: (self._renewed is not None and self._renewed.number >= number) or not self.running, timeout_s
+        ):
             return [Outcome(SECRETS, f"no answer within {timeout_s:g} s")]
         told = self._renewed
         return told.outcomes if told is not None and told.number >= number else []  # it has died
@@ -281,12 +282,10 @@ class WorkerSlot:
         if self._channel is None:
             return ""
         self._channel.send(Prepare(generation, settings))
-        try:
-            async with asyncio.timeout(timeout_s), self._heard:
-                await self._heard.wait_for(
-                    lambda: (self._prepared is not None and self._prepared.generation == generation) or not self.running
-                )
-        except TimeoutError:
+        if not await self._hears(
+            lambda: (self._prepared is not None and self._prepared.generation == generation) or not self.running,
+            timeout_s,
+        ):
             return f"no answer within {timeout_s:g} s"
         said = self._prepared
         return said.error if said is not None and said.generation == generation else ""  # it has died
@@ -298,12 +297,9 @@ class WorkerSlot:
         self._dumps += 1
         number = self._dumps
         self._channel.send(Dump(number))
-        try:
-            async with asyncio.timeout(timeout_s), self._heard:
-                await self._heard.wait_for(
-                    lambda: (self._dumped is not None and self._dumped.number >= number) or not self.running
-                )
-        except TimeoutError:
+        if not await self._hears(
+            lambda: (self._dumped is not None and self._dumped.number >= number) or not self.running, timeout_s
+        ):
             return {"error": f"no answer within {timeout_s:g} s"}
         told = self._dumped
         if told is None or told.number < number:

@@ -79,13 +79,20 @@ async def test_a_broker_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
             await until(lambda: not cluster[0].connections)
 
 
-@in_loop
-async def test_two_brokers_that_are_both_well_share_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def slow_cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeCluster]:
+    """Of two brokers that are both asked, since neither answers at once."""
     monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
     async with FakeCluster({}, nodes=2) as cluster:
         cluster.idempotent = True
         for broker in cluster.brokers.values():
             broker.holds(API_KEY)
+        yield cluster
+
+
+@in_loop
+async def test_two_brokers_that_are_both_well_share_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with slow_cluster(monkeypatch) as cluster:
         async with asking(cluster) as it:
             await until(lambda: it.ids.wanted)
             for number in range(18):
@@ -102,11 +109,7 @@ async def test_two_brokers_that_are_both_well_share_what_is_wanted(monkeypatch: 
 
 @in_loop
 async def test_a_broker_that_refuses_ends_nothing_that_another_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
-    async with FakeCluster({}, nodes=2) as cluster:
-        cluster.idempotent = True
-        for broker in cluster.brokers.values():
-            broker.holds(API_KEY)
+    async with slow_cluster(monkeypatch) as cluster:
         async with asking(cluster) as it:
             first, beside = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
             cluster.id_errors = [CLUSTER_AUTHORIZATION_FAILED]
