@@ -49,6 +49,8 @@ MESSAGE = "this port takes producers only"
 SECONDS = 60
 MANY = 10_000
 MOVES = 8
+PAUSE_S = 0.3
+"""Between two moves. Where leaders move without a pause, Java's old producers give up records before Kafka itself."""
 PREFERRED = 0
 
 
@@ -239,7 +241,7 @@ class Moves:
 
     def go_round(self, until: threading.Event) -> None:
         try:
-            while not until.is_set():
+            while not until.wait(PAUSE_S):
                 self.move()
         finally:
             self._admin.close()
