@@ -6,8 +6,8 @@ Rows are only made for the part that is shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from forebay_policies import own_choices
 from forebay_policies.eligibility import Reason
@@ -17,6 +17,9 @@ from forebay_proxy.console.paging import Key, Wanted, number, part, wanted
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.catalog import TIMES_S
 from forebay_proxy.metrics.registry import percentile
+from forebay_proxy.metrics.topics_seen import SeenTopic
+
+T = TypeVar("T")
 
 CELLS: Final = 64
 """Partitions of a topic that a row of the heat map has; a topic in full has PARTITIONS a page."""
@@ -95,7 +98,7 @@ def topics(seen: Collector, query: Mapping[str, str]) -> dict[str, Any]:
     for view in views:
         row = _topic_row(view)
         if cells:
-            row["cells"] = _shares(view)[:CELLS]
+            row["cells"] = [*map(_share(view), range(min(view.partitions, CELLS)))]
         rows.append(row)
     return _answer(seen, asked, rows, total)
 
@@ -115,41 +118,41 @@ def _topic_row(view: TopicView) -> dict[str, Any]:
     }
 
 
-def _shares(view: TopicView) -> list[float]:
-    """By partition: its share of the topic's records ÷ the fair share. 3 of 12 records on one of 4 partitions: 1."""
-    total = sum(view.partition_rates)
-    rates = [*view.partition_rates, *[0.0] * (view.partitions - len(view.partition_rates))]
-    return [rounded(rate * view.partitions / total) if total else 0.0 for rate in rates]
+def _share(view: TopicView) -> Callable[[int], float]:
+    """Of a partition: its share of the topic's records ÷ the fair share. 3 of 12 records on one of 4 partitions: 1."""
+    rates, partitions, total = view.partition_rates, view.partitions, sum(view.partition_rates)
+    return lambda index: rounded(_at(rates, index, 0.0) * partitions / total) if total else 0.0
 
 
-_PARTITION_KEYS: Final = {
-    name: _by(name)
-    for name in ("partition", "leader", "records", "share", "queued_bytes", "wait", "records_total", "bytes_total")
-}
+def _at(values: Sequence[T], index: int, otherwise: T) -> T:
+    return values[index] if index < len(values) else otherwise
+
+
+def _partition_keys(view: TopicView) -> dict[str, Key[int]]:
+    """What each column says of a partition."""
+    topic = view.seen
+    return {
+        "partition": lambda index: index,
+        "leader": lambda index: _at(topic.leaders, index, -1),
+        "records": lambda index: rounded(_at(view.partition_rates, index, 0.0)),
+        "share": _share(view),
+        "queued_bytes": lambda index: topic.queued.get(index, 0),
+        "wait": lambda index: rounded(topic.waits.get(index, 0.0)),
+        "records_total": lambda index: _at(topic.partition_records, index, 0),
+        "bytes_total": lambda index: _at(topic.partition_bytes, index, 0),
+    }
+
+
+_NO_TOPIC: Final = TopicView(SeenTopic(""), None, 1.0)
 
 
 def _topic(seen: Collector, query: Mapping[str, str]) -> dict[str, Any]:
-    asked = wanted(query, _PARTITION_KEYS, "partition", ("name",))
-    view = seen.topics.get(query["name"])
-    if view is None:
-        return {**_answer(seen, asked, [], 0), "topic": None}
-    topic = view.seen
-    shares = _shares(view)
-    rows = [
-        {
-            "partition": index,
-            "leader": topic.leaders[index] if index < len(topic.leaders) else -1,
-            "records": rounded(view.partition_rates[index]) if index < len(view.partition_rates) else 0.0,
-            "share": shares[index],
-            "queued_bytes": topic.queued.get(index, 0),
-            "wait": rounded(topic.waits.get(index, 0.0)),
-            "records_total": topic.partition_records[index] if index < len(topic.partition_records) else 0,
-            "bytes_total": topic.partition_bytes[index] if index < len(topic.partition_bytes) else 0,
-        }
-        for index in range(view.partitions)
-    ]
-    shown, total = part(rows, asked, _PARTITION_KEYS, lambda row: f"{row['partition']:09}")
-    return {**_answer(seen, asked, shown, total), "topic": _topic_row(view)}
+    view = seen.topics.get(query["name"], _NO_TOPIC)
+    keys = _partition_keys(view)
+    asked = wanted(query, keys, "partition", ("name",))
+    shown, total = part(range(view.partitions), asked, keys, lambda index: f"{index:09}")
+    rows = [{name: of(index) for name, of in keys.items()} for index in shown]
+    return {**_answer(seen, asked, rows, total), "topic": None if view is _NO_TOPIC else _topic_row(view)}
 
 
 _CLIENT_KEYS: Final[dict[str, Key[ClientView]]] = {

@@ -78,6 +78,35 @@ async def test_one_topic_in_full() -> None:
     assert tables.topics(seen.collector, {"name": "nowhere"})["topic"] is None
 
 
+class Counting(dict[int, float]):
+    """How often it was looked up."""
+
+    looked_up = 0
+
+    def get(self, key: int, default: Any = None) -> Any:
+        self.looked_up += 1
+        return super().get(key, default)
+
+
+@in_loop
+async def test_of_a_topic_of_many_partitions_only_those_on_the_page_are_made_into_rows() -> None:
+    seen = Seen()
+    partitions, waits = 5000, Counting()
+    seen.source.topics = [SeenTopic("ponds", 0, 0, 0, 0, [], [], [1] * partitions, {}, waits)]
+    await seen.closely(1.0)
+    records = [7 * index % partitions for index in range(partitions)]
+    seen.source.topics = [SeenTopic("ponds", 9, 9, 0, 0, records, records, [1] * partitions, {}, waits)]
+    await seen.closely()
+    for sort in ("partition", "-records", "share", "leader"):
+        waits.looked_up = 0
+        found = tables.topics(seen.collector, {"name": "ponds", "size": "50", "sort": sort})
+        assert (found["total"], len(found["rows"]), waits.looked_up) == (partitions, 50, 50)
+    busiest = tables.topics(seen.collector, {"name": "ponds", "size": "3", "sort": "-records"})
+    assert column(busiest, "records_total") == [4999, 4998, 4997]
+    assert len(tables.topics(seen.collector, {"cells": "1"})["rows"][0]["cells"]) == tables.CELLS
+    assert column(tables.topics(seen.collector, {"name": "ponds", "q": "042"}), "partition")[:2] == [42, 420]
+
+
 @in_loop
 async def test_clients() -> None:
     seen = Seen()
