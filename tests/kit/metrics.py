@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from forebay_proxy.metrics.catalog import METRICS
 from forebay_proxy.metrics.registry import MetricRegistry
 
 
-def everything() -> MetricRegistry:
+def everything(clock: Callable[[], float] = time.monotonic) -> MetricRegistry:
     """Each metric is there, with one value of each of its labels."""
-    stats = MetricRegistry()
+    stats = MetricRegistry(clock)
     for metric in METRICS.values():
         labels = {label: (values or ("7",))[0] for label, values in metric.labels.items()}
         if metric.kind == "counter":

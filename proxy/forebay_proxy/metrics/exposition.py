@@ -3,15 +3,17 @@
 Each histogram appears
 as a Prometheus histogram with one bucket per doubling (its own are finer); a windowed one also as gauges <name>_max,
 _p50, _p99 and _p999 and its rate, all over the last window (see registry.py).
+
+A metric of many series comes in pieces: families of one name, one after the other. So whoever passes records on in the
+same loop can have these go on between two of them (scrapes.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
-import msgspec
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric as Family
@@ -22,62 +24,78 @@ from forebay_proxy.metrics.registry import HistogramData, Key, LabelValues, Snap
 from forebay_proxy.metrics.topics_seen import NamedTopics
 
 T = TypeVar("T")
+Samples = list[tuple[LabelValues, T]]
 
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999}
+_SERIES: Final = 50
+"""Of a piece: half a millisecond."""
+_HISTOGRAMS: Final = 4
+"""The same: each has dozens of numbers."""
 
 
 def expose(snapshot: Snapshot, version: str, named: NamedTopics | None = None) -> tuple[bytes, str]:
     """(body, content type) of one scrape; `version` is Forebay's, `named` the topics with metrics of their own."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(collector(snapshot, version, named))
-    return generate_latest(registry), CONTENT_TYPE_LATEST
+    return b"".join(texts(families(snapshot, version, named))), CONTENT_TYPE_LATEST
 
 
-def collector(snapshot: Snapshot, version: str, named: NamedTopics | None = None) -> SnapshotCollector:
-    """The same, as metric families."""
-    if named is not None:
-        snapshot = msgspec.structs.replace(snapshot, counters=snapshot.counters | named.counters(snapshot.topics))
-    return SnapshotCollector(snapshot, version)
+def texts(pieces: Iterable[Family]) -> Iterator[bytes]:
+    """The text of each piece. What a metric is, only its first one says."""
+    before = None
+    for piece in pieces:
+        text = generate_latest(_Only(piece))
+        yield text.split(b"\n", 2)[2] if (piece.name, piece.type) == before else text
+        before = piece.name, piece.type
 
 
-class SnapshotCollector(Collector):
-    """Yields every metric of a snapshot once, in the order of the catalog."""
+class _Only(Collector):
+    def __init__(self, family: Family) -> None:
+        self._family = family
 
-    def __init__(self, snapshot: Snapshot, version: str) -> None:
-        self._snapshot = snapshot
-        self._version = version
-
-    def collect(self) -> Iterator[Family]:
-        """Metric families, as prometheus_client wants them; forebay_build_info comes first."""
-        build = GaugeMetricFamily("forebay_build_info", "Forebay's version, as a label; always 1.", labels=["version"])
-        build.add_metric([self._version], 1)
-        yield build
-        yield from _simple(self._snapshot.counters, CounterMetricFamily)
-        yield from _simple(self._snapshot.gauges, GaugeMetricFamily)
-        for metric, samples in _by_metric(self._snapshot.histograms):
-            yield _histogram(metric, samples)
-            if metric.windowed:
-                yield from _window(metric, samples)
+    def collect(self) -> Iterable[Family]:
+        return (self._family,)
 
 
-def _by_metric(values: Mapping[Key, T]) -> Iterator[tuple[Metric, list[tuple[LabelValues, T]]]]:
+def families(snapshot: Snapshot, version: str, named: NamedTopics | None = None) -> Iterator[Family]:
+    """The same as metric families, in the order of the catalog; forebay_build_info comes first."""
+    build = GaugeMetricFamily("forebay_build_info", "Forebay's version, as a label; always 1.", labels=["version"])
+    build.add_metric([version], 1)
+    yield build
+    counters = snapshot.counters if named is None else snapshot.counters | named.counters(snapshot.topics)
+    yield from _simple(counters, CounterMetricFamily)
+    yield from _simple(snapshot.gauges, GaugeMetricFamily)
+    for metric, samples in _by_metric(snapshot.histograms):
+        for piece in _pieces(samples, _HISTOGRAMS):
+            yield _histogram(metric, piece)
+        if metric.windowed:
+            yield from _window(metric, samples)
+
+
+def _by_metric(values: Mapping[Key, T]) -> Iterator[tuple[Metric, Samples[T]]]:
+    found: dict[str, Samples[T]] = {}
+    for (name, labels), value in values.items():
+        found.setdefault(name, []).append((labels, value))
     for name, metric in METRICS.items():
-        samples = [(labels, value) for (key_name, labels), value in values.items() if key_name == name]
-        if samples:
-            yield metric, samples
+        if name in found:
+            yield metric, found[name]
+
+
+def _pieces(samples: Samples[T], most: int = _SERIES) -> Iterator[Samples[T]]:
+    for at in range(0, len(samples), most):
+        yield samples[at : at + most]
 
 
 def _simple(
     values: Mapping[Key, float], family_of: type[CounterMetricFamily] | type[GaugeMetricFamily]
 ) -> Iterator[Family]:
     for metric, samples in _by_metric(values):
-        family = family_of(metric.name, metric.help, labels=list(metric.labels))
-        for labels, value in samples:
-            family.add_metric(list(labels), value)
-        yield family
+        for piece in _pieces(samples):
+            family = family_of(metric.name, metric.help, labels=list(metric.labels))
+            for labels, value in piece:
+                family.add_metric(list(labels), value)
+            yield family
 
 
-def _histogram(metric: Metric, samples: list[tuple[LabelValues, HistogramData]]) -> Family:
+def _histogram(metric: Metric, samples: Samples[HistogramData]) -> Family:
     family = HistogramMetricFamily(metric.name, metric.help, labels=list(metric.labels))
     for labels, data in samples:
         family.add_metric(list(labels), list(_cumulated(metric, data)), data.sum)
@@ -94,20 +112,26 @@ def _cumulated(metric: Metric, data: HistogramData) -> Iterator[tuple[str, float
     yield "+Inf", reached + data.counts[-1]
 
 
-def _window(metric: Metric, samples: list[tuple[LabelValues, HistogramData]]) -> Iterator[Family]:
-    names = list(metric.labels)
-    greatest = GaugeMetricFamily(f"{metric.name}_max", f"{metric.help} Maximum of the last window.", labels=names)
-    for labels, data in samples:
-        greatest.add_metric(list(labels), data.recent_max)
-    yield greatest
+def _window(metric: Metric, samples: Samples[HistogramData]) -> Iterator[Family]:
+    of = f"{metric.help} Maximum of the last window."
+    yield from _gauges(f"{metric.name}_max", of, metric, samples, lambda data: data.recent_max)
     for suffix, share in PERCENTILES.items():
-        about = f"{metric.help} Percentile of the last window."
-        family = GaugeMetricFamily(f"{metric.name}_{suffix}", about, labels=names)
-        for labels, data in samples:
-            family.add_metric(list(labels), percentile(data.recent, metric.buckets, data.recent_max, share))
-        yield family
+        of = f"{metric.help} Percentile of the last window."
+        yield from _gauges(f"{metric.name}_{suffix}", of, metric, samples, partial(_percentile, metric, share))
     if metric.rate:
-        family = GaugeMetricFamily(metric.rate, "Batches flushed per second over the last window.", labels=names)
-        for labels, data in samples:
-            family.add_metric(list(labels), data.rate)
+        of = "Batches flushed per second over the last window."
+        yield from _gauges(metric.rate, of, metric, samples, lambda data: data.rate)
+
+
+def _percentile(metric: Metric, share: float, data: HistogramData) -> float:
+    return percentile(data.recent, metric.buckets, data.recent_max, share)
+
+
+def _gauges(
+    name: str, of: str, metric: Metric, samples: Samples[HistogramData], value: Callable[[HistogramData], float]
+) -> Iterator[Family]:
+    for piece in _pieces(samples):
+        family = GaugeMetricFamily(name, of, labels=list(metric.labels))
+        for labels, data in piece:
+            family.add_metric(list(labels), value(data))
         yield family

@@ -48,6 +48,8 @@ Families = Callable[[], Awaitable[Iterable[Family]]]
 _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 _UNITS: Final = {"_seconds": "s", "_bytes": "By"}
 _OF_HEADER: Final = re.compile(r"(header (?:name|value)\W*?) .*", re.DOTALL)
+_SLICE: Final = 200
+"""Numbers that are made into points before others have their turn: about a millisecond."""
 _UNKNOWN: Final[Any] = None
 """The least and the greatest that a histogram has seen: OTLP need not be told."""
 
@@ -83,7 +85,7 @@ class OtlpExport:
             self._outcomes["skipped"].value += 1
             self._log.warning("metrics are not exported: the collector has not taken the last ones yet")
             return
-        metrics = list(exported(await self._families(), self._began, time.time_ns()))
+        metrics = await exported(await self._families(), self._began, time.time_ns())
         data = MetricsData([ResourceMetrics(self._resource, [ScopeMetrics(self._scope, metrics, "")], "")])
         self._under_way = True
         # A daemon, since a process that ends must not wait for a collector.
@@ -137,17 +139,35 @@ def _without_header(record: logging.LogRecord) -> bool:
     return True
 
 
-def exported(families: Iterable[Family], began: int, now: int) -> Iterator[Metric]:
-    """The same as OTLP has them; `began` and `now` are nanoseconds since 1970."""
+async def exported(families: Iterable[Family], began: int, now: int) -> list[Metric]:
+    """The same as OTLP has them, those of one name together; `began` and `now` are nanoseconds since 1970.
+
+    Whoever else has something to do in this loop does it meanwhile.
+    """
+    found: dict[tuple[str, str], tuple[Family, list[Any]]] = {}
+    samples = 0
+    await asyncio.sleep(0)
     for family in families:
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        unit = next((unit for suffix, unit in _UNITS.items() if family.name.endswith(suffix)), "")
+        points = found.setdefault((family.name, family.type), (family, []))[1]
         if family.type == "histogram":
-            data: Sum | Gauge | Histogram = Histogram(list(_distributions(family, began, now)), _CUMULATIVE)
+            points += _distributions(family, began, now)
         else:
-            points = [NumberDataPoint(dict(it.labels), began, now, float(it.value)) for it in family.samples]
-            data = Sum(points, _CUMULATIVE, is_monotonic=True) if family.type == "counter" else Gauge(points)
-        yield Metric(name, family.documentation, unit, data)
+            points += [NumberDataPoint(dict(it.labels), began, now, float(it.value)) for it in family.samples]
+        samples += len(family.samples)
+        if samples >= _SLICE:
+            await asyncio.sleep(0)
+            samples = 0
+    return [_metric(family, points) for family, points in found.values()]
+
+
+def _metric(family: Family, points: list[Any]) -> Metric:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    unit = next((unit for suffix, unit in _UNITS.items() if family.name.endswith(suffix)), "")
+    if family.type == "histogram":
+        data: Sum | Gauge | Histogram = Histogram(points, _CUMULATIVE)
+    else:
+        data = Sum(points, _CUMULATIVE, is_monotonic=True) if family.type == "counter" else Gauge(points)
+    return Metric(name, family.documentation, unit, data)
 
 
 def _distributions(family: Family, began: int, now: int) -> Iterator[HistogramDataPoint]:

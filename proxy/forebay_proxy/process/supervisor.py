@@ -38,10 +38,12 @@ from forebay_proxy.console.source import OneProcess, Source, Workers
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import get_logger
+from forebay_proxy.metrics import topics_seen
 from forebay_proxy.metrics.admin import Admin
 from forebay_proxy.metrics.clients_seen import SeenClient
-from forebay_proxy.metrics.exposition import collector, expose
+from forebay_proxy.metrics.exposition import expose, families
 from forebay_proxy.metrics.registry import MetricRegistry, Snapshot, merge
+from forebay_proxy.metrics.scrapes import Scrapes
 from forebay_proxy.metrics.topics_seen import NamedTopics
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.process import service_manager
@@ -148,13 +150,13 @@ async def run_alone(
     named = NamedTopics(settings.metrics_topics_max)
 
     def taken() -> Snapshot:
-        return stats.take(details=settings.metrics_topics_max > 0)
+        snapshot = stats.take(details=False)
+        if settings.metrics_topics_max:
+            snapshot.topics = topics_seen.snapshot(stats.topics, {})
+        return snapshot
 
-    async def metrics() -> tuple[bytes, str]:
-        return expose(taken(), __version__, named)
-
-    async def families() -> Iterable[Family]:
-        return collector(taken(), __version__, named).collect()
+    async def counted() -> Iterable[Family]:
+        return families(taken(), __version__, named)
 
     async def clients() -> list[SeenClient]:
         return stats.current_clients()
@@ -163,11 +165,12 @@ async def run_alone(
         return stop.unready() or app.ready()
 
     stats.gauge("forebay_ready", lambda: unready() is None)
-    export = otlp_export(settings, families, stats)
+    export = otlp_export(settings, counted, stats)
     serving = serve(app, stats, stop, settings.shutdown_timeout_ms / 1000)
     steering, in_force = _steering(settings, told, load, _Alone(app, stats), stats)
     console = _console(settings, OneProcess(stats), told, unready, steering, in_force)
-    admin = Admin(metrics, clients, unready, app.unhealthy, console)
+    scrapes = Scrapes(taken, __version__, named)
+    admin = Admin(scrapes.metrics, clients, unready, app.unhealthy, console)
     steering.on_reload(app.reload)
 
     async def listening() -> list[socket.socket]:
@@ -439,7 +442,7 @@ class Supervisor:
 
     async def families(self) -> Iterable[Family]:
         """The same as metric families."""
-        return collector(await self.counted(), __version__, self._named).collect()
+        return families(await self.counted(), __version__, self._named)
 
     async def clients(self) -> list[SeenClient]:
         """The clients of all workers; one that several workers have seen is one client."""

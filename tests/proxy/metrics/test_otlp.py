@@ -12,7 +12,7 @@ import structlog
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from forebay_proxy.metrics.exposition import collector, expose
+from forebay_proxy.metrics.exposition import expose, families
 from forebay_proxy.metrics.otlp import OtlpExport
 from forebay_proxy.metrics.registry import MetricRegistry
 from tests.kit.event_loop import in_loop, until
@@ -25,10 +25,10 @@ COUNT = "forebay_otlp_exports_total"
 
 
 def exporting(url: str, registry: MetricRegistry, stats: MetricRegistry) -> OtlpExport:
-    async def families() -> Iterable[Family]:
-        return collector(registry.take(), VERSION).collect()
+    async def counted() -> Iterable[Family]:
+        return families(registry.take(), VERSION)
 
-    return OtlpExport(url, 0.01, families, stats, VERSION)
+    return OtlpExport(url, 0.01, counted, stats, VERSION)
 
 
 def outcomes(stats: MetricRegistry) -> tuple[float, ...]:
@@ -65,6 +65,31 @@ async def test_the_numbers_are_those_of_metrics() -> None:
         assert kinds["forebay_records_total"].sum.is_monotonic
         assert kinds["forebay_added_latency_seconds"].unit == "s"
         assert kinds["forebay_queued_bytes"].unit == "By"
+
+
+@in_loop
+async def test_while_the_numbers_are_gathered_others_have_their_turn_and_each_metric_is_there_once() -> None:
+    registry, stats = everything(), MetricRegistry()
+    for node in range(200):
+        registry.histogram("forebay_broker_latency_seconds", node=str(node)).observe(1.0)
+    had = 0
+
+    async def others() -> None:
+        nonlocal had
+        while True:
+            had += 1
+            await asyncio.sleep(0)
+
+    with collecting() as there:
+        turning = asyncio.create_task(others())
+        await exporting(there.url, registry, stats).export()
+        turning.cancel()
+        await until(lambda: outcomes(stats) == (1, 0, 0))
+        names = [it.name for it in there.exports[0].resource_metrics[0].scope_metrics[0].metrics]
+        assert len(names) == len(set(names))
+        expected, got = exposed(registry), told(there.exports[0])
+    assert got.keys() == expected.keys()
+    assert had > len(expected) // 400 > 10
 
 
 def is_a_rate(key: tuple[str, frozenset[tuple[str, str]]]) -> bool:

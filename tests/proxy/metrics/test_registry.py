@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from forebay_proxy.metrics.catalog import METRICS, SIZES, TIMES_S
-from forebay_proxy.metrics.exposition import expose
+from forebay_proxy.metrics.exposition import expose, families
 from forebay_proxy.metrics.instruments import Histogram
 from forebay_proxy.metrics.registry import WINDOW_S, MetricRegistry, Snapshot, decode, merge, percentile
 from forebay_proxy.metrics.topics_seen import NamedTopics, TopicNow
@@ -251,6 +251,18 @@ class TestText:
         for suffix in ("max", "p50", "p99", "p999"):
             assert f"{LINGER}_{suffix}" in names
             assert f"forebay_produce_latency_seconds_{suffix}" in names
+
+    def test_a_metric_of_many_series_comes_in_pieces_and_says_once_what_it_is(self) -> None:
+        stats = everything()
+        for node in range(300):
+            stats.counter("forebay_broker_records_total", node=str(node)).value += node
+            stats.histogram("forebay_broker_latency_seconds", node=str(node)).observe(1.0)
+        snapshot = stats.take()
+        assert max(len(piece.samples) for piece in families(snapshot, "1.2.3")) < 150
+        lines = expose(snapshot, "1.2.3")[0].decode().splitlines()
+        said = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        assert len(said) == len(set(said))
+        assert len([line for line in lines if line.startswith("forebay_broker_records_total{")]) == 300
 
     def test_the_version_is_told(self) -> None:
         assert scrape(Snapshot())[("forebay_build_info", labels(version="1.2.3"))] == 1

@@ -33,6 +33,7 @@ from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.console.api import NOTHING_TOLD
 from forebay_proxy.errors import StartError
+from forebay_proxy.metrics.admin import Admin, Metrics
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.process import supervisor as supervision
 from forebay_proxy.process import worker_slot
@@ -43,6 +44,7 @@ from forebay_proxy.process.supervisor import Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
 from forebay_proxy.security.renewals import Renewals
 from tests.kit.event_loop import turns, until
+from tests.kit.metrics import everything
 from tests.kit.ports import free_ports
 from tests.proxy.process.fake_app import APP
 from tests.proxy.process.test_replacing import Worker, ready
@@ -763,6 +765,34 @@ def test_what_fails_beside_the_proxy_is_told_and_it_serves_on(monkeypatch: pytes
             assert not serving.done()
             serving.cancel()
             await asyncio.wait([serving])
+
+    asyncio.run(scenario())
+
+
+def test_alone_it_goes_on_with_all_else_while_it_answers_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = everything()
+    answers: list[Metrics] = []
+    stats.topics.sent("ponds", 0, 3, 30)
+
+    class Noted(Admin):
+        def __init__(self, metrics: Metrics, *more: Any) -> None:
+            answers.append(metrics)
+            super().__init__(metrics, *more)
+
+    monkeypatch.setattr(supervision, "Admin", Noted)
+    monkeypatch.setattr(supervision, "MetricRegistry", lambda: stats)
+
+    async def scenario() -> None:
+        settings = msgspec.structs.replace(settings_of(1), metrics_topics_max=1)
+        serving = asyncio.create_task(supervision.run_alone(settings, APP))
+        await until(lambda: answers)
+        scrape = asyncio.ensure_future(answers[0]())
+        await turns(3)
+        assert not scrape.done()
+        body, _ = await scrape
+        assert b'forebay_topic_records_total{path="merged",topic="ponds"} 3.0' in body
+        serving.cancel()
+        await asyncio.wait([serving])
 
     asyncio.run(scenario())
 
