@@ -128,6 +128,20 @@ def test_what_is_too_much_for_the_stream_is_asked_for_as_often(visit: Visit, man
         many.unready = None
 
 
+def test_a_forebay_that_hangs_is_neither_live_nor_well(visit: Visit) -> None:
+    well = "!!document.querySelector('.well')"
+    with SyntheticConsole(clients=1, past=10) as console:
+        page = visit(console.url, 400)
+        page.until(f"{READY} && {NUMBERS} && {well}")
+        with console.hanging():
+            page.until(f"document.querySelector('.live.lost')?.textContent.includes('as of') && !({well})")
+            assert judged(page) == []
+            assert page.ask(TOO_WIDE) == []
+            answer = page.ask("import('/api.js').then(({ask}) => ask('overview')).catch(error => error.message)")
+            assert answer == "Forebay does not answer"
+        page.until(f"{READY} && {NUMBERS} && {well}")
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_each_view_is_there_and_for_everybody(visit: Visit, many: SyntheticConsole, view: str) -> None:
     page = visit(f"{many.url}/#/{view}", 400 if view in ("clients", "broker/1") else 1400)

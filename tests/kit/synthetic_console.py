@@ -13,7 +13,8 @@ import math
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -243,6 +244,16 @@ class SyntheticConsole:
 
     async def _nobody(self) -> list[SeenClient]:
         return []
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Meanwhile it does nothing, and closes no connection."""
+        over = threading.Event()
+        self._loop.call_soon_threadsafe(over.wait)
+        try:
+            yield
+        finally:
+            over.set()
 
     @property
     def watching(self) -> int:

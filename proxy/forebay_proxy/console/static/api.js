@@ -19,17 +19,19 @@ export function headers(known = token()) {
   return known ? { Authorization: `Bearer ${known}` } : {};
 }
 
+const PATIENCE_MS = 10_000;
+
 /** `query`: what is undefined or null is left out. */
 export async function ask(name, query = {}) {
   const told = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== undefined && value !== null));
   const url = `/api/v1/${name}${told.size ? `?${told}` : ""}`;
   let answer;
   try {
-    answer = await fetch(url, { headers: headers() });
+    answer = await fetch(url, { headers: headers(), signal: AbortSignal.timeout(PATIENCE_MS) });
+    if (answer.ok) return await answer.json();
   } catch {
     throw new ApiError("Forebay does not answer", 0);
   }
-  if (answer.ok) return answer.json();
   let why = answer.statusText;
   try {
     why = (await answer.json()).error || why;

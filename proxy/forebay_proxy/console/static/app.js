@@ -4,6 +4,7 @@ import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { setToken } from "./api.js";
 import { Broker, Client, Topic } from "./drill.js";
 import { Clients, Events, Settings, Topics } from "./lists.js";
+import { clock } from "./format.js";
 import { now, start } from "./live.js";
 import { Overview } from "./overview.js";
 import { Title, useAsked, useNow } from "./parts.js";
@@ -51,18 +52,24 @@ function Login({ onDone }) {
 
 const STATES = { live: "live", lost: "no connection", denied: "no access" };
 
-const TOLD_S = 10; // seconds within which the stream has told of everything again, if it does
+const TOLD_MS = 10_000; // within which the stream has told of everything again, if it does
 
 /** The stream tells of everything, too, unless that is too much for it. */
 function overviewIsTold() {
-  return now.state === "live" && now.overview !== null && now.second.second - now.overview.second < TOLD_S;
+  return now.state === "live" && now.overview !== null && performance.now() - now.overviewAt < TOLD_MS;
+}
+
+/** Of when the numbers are, where they are not those of now. */
+function asOf({ state, second }) {
+  return state === "lost" && second ? `, numbers as of ${clock(second.second)}` : "";
 }
 
 function App() {
   const [at, go] = useState(place());
   const [denied, deny] = useState(false);
   const [tries, again] = useState(0);
-  const { state, overview } = useNow();
+  const heard = useNow();
+  const { state, overview } = heard;
   const asked = useAsked("overview", {}, denied ? 3600 : 5, overviewIsTold);
   const told = overview && overview.second > (asked.data?.second ?? 0) ? { data: overview, error: null } : asked;
   useEffect(() => {
@@ -85,7 +92,7 @@ function App() {
     <header class="top">
       <div class="brand"><img src="icon.svg" alt="" width="24" height="24" /> Forebay</div>
       <nav aria-label="Views">${PLACES.map(([view, name]) => html`<a key=${view} href=${`#/${view}`} aria-current=${view === current ? "page" : undefined}>${name}</a>`)}</nav>
-      <span class=${`live ${state}`} role="status"><i aria-hidden="true"></i>${STATES[state]}</span>
+      <span class=${`live ${state}`} role="status"><i aria-hidden="true"></i>${STATES[state]}${asOf(heard)}</span>
     </header>
     <main id="main" tabindex="-1">
       ${denied

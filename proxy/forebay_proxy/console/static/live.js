@@ -4,12 +4,12 @@ import { headers, token } from "./api.js";
 import { follow } from "./stream-reader.js";
 
 const listeners = new Set();
-export const now = { second: null, overview: null, state: "lost" };
+export const now = { second: null, overview: null, overviewAt: 0, state: "lost" };
 
 function hear({ second, state }) {
   if (state) now.state = state;
   if (second) now.second = second;
-  if (second?.overview) now.overview = second.overview;
+  if (second?.overview) Object.assign(now, { overview: second.overview, overviewAt: performance.now() });
   for (const listener of listeners) listener(now);
 }
 

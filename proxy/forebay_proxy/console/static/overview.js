@@ -54,15 +54,16 @@ function asOf(second, told) {
 }
 
 export function Overview({ told, error }) {
-  const { second } = useNow();
+  const { second, state } = useNow();
   const [seconds, setSeconds] = useState(300);
   const names = told?.columns.totals;
   const totals = second && names ? Object.fromEntries(names.map((name, at) => [name, second.totals[at]])) : null;
   if (!told) return html`<h1 class="sentence">${error ? error.message : "Looking …"}</h1>`;
   const waiting = !told.second;
+  const current = state === "live" || (!error && told.second > (second?.second ?? -1)); // asked for since, where the stream is lost
   return html`
     <h1 class="sentence">${waiting ? "Forebay has just started; numbers come in a second." : sentence(told, totals)}</h1>
-    <${Problems} problems=${told.problems} />
+    <${Problems} problems=${told.problems} current=${current} />
     <div class="bar">
       <h2>What happens</h2><span class="grow"></span>
       <${Range} value=${seconds} onChange=${setSeconds} />
@@ -77,7 +78,8 @@ export function Overview({ told, error }) {
     <//>`;
 }
 
-function Problems({ problems }) {
+function Problems({ problems, current }) {
+  if (!problems.length && !current) return html`<p class="muted">Whether anything needs attention is not known.</p>`;
   if (!problems.length) return html`<p class="well"><span aria-hidden="true">✓</span> Nothing needs attention.</p>`;
   return html`<ul class="problems" aria-label="What needs attention">
     ${problems.map(({ severity, kind, text }) => html`<li key=${kind + text} class=${severity}>

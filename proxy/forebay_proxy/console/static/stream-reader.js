@@ -1,11 +1,18 @@
 // Server-sent events over fetch, which can carry a token where EventSource cannot.
 
-/** Calls `tell` with each second's numbers until `signal` ends it; connects again after `pause` ms, from the last second on. */
+const SILENT_MS = 5000; // Forebay tells of each second
+
+/** Calls `tell` with each second's numbers until `signal` ends it; connects again after `pause` ms, from the last second
+ *  on, also where nothing has come for SILENT_MS: a Forebay that hangs closes no connection. */
 export async function follow(tell, state, headers, signal, pause = 2000) {
   let last = 0;
   while (!signal.aborted) {
+    const silence = new AbortController();
+    const wait = () => setTimeout(() => silence.abort(), SILENT_MS);
+    let timer = wait();
     try {
-      const answer = await fetch(`/api/v1/stream${last ? `?after=${last}` : ""}`, { headers: headers(), signal });
+      const ending = AbortSignal.any([signal, silence.signal]);
+      const answer = await fetch(`/api/v1/stream${last ? `?after=${last}` : ""}`, { headers: headers(), signal: ending });
       if (!answer.ok) {
         state(answer.status === 401 ? "denied" : "lost");
       } else {
@@ -15,6 +22,8 @@ export async function follow(tell, state, headers, signal, pause = 2000) {
         for (;;) {
           const { value, done } = await reader.read();
           if (done) break;
+          clearTimeout(timer);
+          timer = wait();
           const lines = (rest + value).split("\n");
           rest = lines.pop();
           for (const line of lines) {
@@ -30,6 +39,8 @@ export async function follow(tell, state, headers, signal, pause = 2000) {
     } catch {
       if (signal.aborted) return;
       state("lost");
+    } finally {
+      clearTimeout(timer);
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
