@@ -128,6 +128,27 @@ def test_what_is_too_much_for_the_stream_is_asked_for_as_often(visit: Visit, man
         many.unready = None
 
 
+def test_charts_have_the_seconds_that_were_not_seen(visit: Visit, many: SyntheticConsole) -> None:
+    page = visit(f"{many.url}/#/events", 1400)
+    page.until(READY)
+    page.ask(
+        "(() => { const Plot = uPlot; window.plots = [];"
+        " window.uPlot = function (...given) { const plot = new Plot(...given); plots.push(plot); return plot; };"
+        " location.hash = '#/'; })()"
+    )
+    page.until("window.plots.length === 6 && plots.every(plot => plot.data[0].length > 50)")
+    page.ask(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true});"
+        "document.dispatchEvent(new Event('visibilitychange')); window.since = Date.now() / 1000"
+    )
+    page.until("Date.now() / 1000 > since + 6")
+    page.ask("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.until(
+        "plots.every(({data: [times]}) => times.at(-1) > since + 6"
+        " && times.every((time, at) => !at || time - times[at - 1] <= 2))"
+    )
+
+
 def test_a_forebay_that_hangs_is_neither_live_nor_well(visit: Visit) -> None:
     well = "!!document.querySelector('.well')"
     with SyntheticConsole(clients=1, past=10) as console:

@@ -75,15 +75,18 @@ export function Chart({ title, series, show, data, note, id }) {
 
 const POINTS = 600;
 const AGAIN_S = 300;
+const MISSED_S = 2;
 
-/** {times, rows} of the last `seconds` of one thing: history, read again now and then, and each second since. `pick`: a
- *  second's row of it in what the stream tells; without it there is history only. Of nothing where `of` is empty. */
+/** {times, rows} of the last `seconds` of one thing: history, read again now and then and where seconds were missed, as
+ *  while the tab was hidden, and each second since. `pick`: a second's row of it in what the stream tells; without it
+ *  there is history only. Of nothing where `of` is empty. */
 export function useHistory(of, key, seconds, pick) {
   const [data, set] = useState({ times: [], rows: [] });
   useEffect(() => {
     if (!of) return undefined;
     let over = false;
     let timer;
+    let heard = null;
     async function look() {
       try {
         const told = await ask("history", { of, key, seconds, points: POINTS });
@@ -91,11 +94,14 @@ export function useHistory(of, key, seconds, pick) {
         const rows = told.times.map((_, at) => told.values.map((column) => column[at]));
         set({ times: told.times, rows });
       } catch { /* the next look may find it */ }
+      clearTimeout(timer);
       if (!over) timer = setTimeout(look, (pick ? AGAIN_S : 10) * 1000);
     }
     look();
     const end = pick && listen(({ second }) => {
       if (!second || document.hidden) return;
+      if (heard !== null && second.second - heard > MISSED_S) look();
+      heard = second.second;
       set((before) => {
         const last = before.times.at(-1) ?? 0;
         if (second.second <= last) return before;
