@@ -74,12 +74,15 @@ class Api:
         unready: Callable[[], str | None],
         workers: int,
         time_of_day: Callable[[], float],
+        ailing: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        """`ailing`: what is wrong with workers."""
         self._seen = seen
         self._told = told
         self._entry = entry
         self._unready = unready
         self._workers = workers
+        self._ailing = ailing
         self._time_of_day = time_of_day
         self._watchers = Watchers(seen, lambda: self._overview({}))
         self._files = page.read()
@@ -158,7 +161,15 @@ class Api:
             "added": {"p50": within(0.5), "p99": within(0.99)},
             "memory": seen.snapshot.gauges.get(("forebay_buffer_memory_total_bytes", ()), 0.0),
             "columns": {name: list(columns) for name, columns in COLUMNS.items() if columns},
-            "problems": problems(seen.snapshot, clients, unready, self._time_of_day(), seen.lately, self._told.config),
+            "problems": problems(
+                seen.snapshot,
+                clients,
+                unready,
+                self._time_of_day(),
+                seen.lately,
+                self._told.config,
+                self._ailing(),
+            ),
             "history": {"bytes": seen.history.size, "missing": seen.history.missing},
         }
 

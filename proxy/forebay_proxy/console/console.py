@@ -6,7 +6,7 @@ In: settings, a Source, and what the command line knows. Out: routes for the end
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
@@ -24,12 +24,18 @@ class Console:
     """Looks and remembers from `run` on, until that is cancelled. `control` changes what is to be changed."""
 
     def __init__(
-        self, settings: Settings, source: Source, told: Told, unready: Callable[[], str | None], control: Control
+        self,
+        settings: Settings,
+        source: Source,
+        told: Told,
+        unready: Callable[[], str | None],
+        control: Control,
+        ailing: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         host = settings.admin.host if settings.admin is not None else LOCAL
         self.seen = Collector(source, settings.admin_history_bytes, time.monotonic, time.time)
         entry = Entry(OwnHosts(host, settings.admin_hosts))
-        self._api = Api(self.seen, told, entry, unready, settings.workers, time.time)
+        self._api = Api(self.seen, told, entry, unready, settings.workers, time.time, ailing)
         self._changes = Changes(entry, control)
 
     @property

@@ -19,16 +19,17 @@ Severity = Literal["info", "warning", "critical"]
 
 
 class Event(msgspec.Struct, frozen=True):
-    """`at` in seconds since 1970; `kind` never changes its meaning, `text` may."""
+    """`at` in seconds since 1970, the last of `times` in a row; `kind` never changes its meaning, `text` may."""
 
     at: int
     severity: Severity
     kind: str
     text: str
+    times: int = 1
 
 
 class Events:
-    """Remembers MOST of them."""
+    """Remembers MOST of them; the same again and again is one."""
 
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=MOST)
@@ -39,7 +40,10 @@ class Events:
 
     def add(self, at: int, severity: Severity, kind: str, text: str) -> None:
         """Something happened."""
-        self._events.append(Event(at, severity, kind, text))
+        event = Event(at, severity, kind, text)
+        if self._events and msgspec.structs.replace(self._events[-1], at=at, times=1) == event:
+            event = msgspec.structs.replace(event, times=self._events.pop().times + 1)
+        self._events.append(event)
 
     def compare(self, before: Snapshot, after: Snapshot, at: int) -> None:
         """Note what is different between two moments."""
@@ -74,7 +78,7 @@ def _differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[Severity, 
 
 
 _COUNTED: Final[tuple[tuple[str, Severity, str, str], ...]] = (
-    ("forebay_worker_restarts_total", "warning", "worker_restarted", "{} worker died and was started again"),
+    ("forebay_worker_restarts_total", "warning", "worker_restarted", "workers that died or did not start: {}"),
     ("forebay_journal_rows_dropped_total", "warning", "journal_dropped", "{} journal rows were dropped"),
 )
 

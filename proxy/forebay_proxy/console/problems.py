@@ -37,10 +37,13 @@ def problems(
     at: float,
     lately: Lately,
     config: Iterable[Mapping[str, Any]] = (),
+    ailing: Iterable[str] = (),
 ) -> list[dict[str, Any]]:
-    """`unready`: why no client can be served; `at`: seconds since 1970; `config`: rows, as api.Told has them."""
+    """`unready`: why no client can be served; `at`: seconds since 1970; `config`: rows, as api.Told has them;
+    `ailing`: what is wrong with workers."""
     found = [
         *_service(now, unready),
+        *(("warning", "workers", text) for text in ailing),
         *_errors(lately),
         *_clients(clients),
         *_secrets(now, at),

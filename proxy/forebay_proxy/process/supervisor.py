@@ -18,7 +18,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
@@ -195,11 +195,12 @@ def _console(
     unready: Callable[[], str | None],
     steering: Steering,
     in_force: SettingsInForce,
+    ailing: Callable[[], Iterable[str]] = tuple,
 ) -> Console | None:
     """None where nobody could look at it."""
     if settings.admin is None and not settings.admin_socket:
         return None
-    console = Console(settings, source, told, unready, steering)
+    console = Console(settings, source, told, unready, steering, ailing)
     in_force.on_change(console.tell)
     return console
 
@@ -217,7 +218,7 @@ async def run_many(
     source = Workers(supervisor.reports, supervisor.refresh)
     stats, stop = supervisor.stats, supervisor.stop
     steering, in_force = _steering(settings, told, load, supervisor, stats)
-    console = _console(settings, source, told, supervisor.unready, steering, in_force)
+    console = _console(settings, source, told, supervisor.unready, steering, in_force, supervisor.ailing)
     admin = Admin(supervisor.metrics, supervisor.clients, supervisor.unready, supervisor.unhealthy, console)
     steering.on_reload(supervisor.reload)
     export = otlp_export(settings, supervisor.families, stats)
@@ -487,10 +488,15 @@ class Supervisor:
 
     def unhealthy(self) -> str | None:
         """Which worker has not answered for SILENT_S; None: all answer."""
-        for worker in self.workers:
-            if worker.silent_for() > SILENT_S:
-                return f"worker {worker.index} does not answer"
-        return None
+        return next(self._silent(), None)
+
+    def ailing(self) -> list[str]:
+        """What is wrong with workers: who does not answer, and who is away while others serve."""
+        away = [] if self.unready() is not None else [worker.index for worker in self.workers if worker.away]
+        return [*self._silent(), *(f"worker {index} is away: the log says why" for index in away)]
+
+    def _silent(self) -> Iterator[str]:
+        return (f"worker {worker.index} does not answer" for worker in self.workers if worker.silent_for() > SILENT_S)
 
     def _worker(self, index: int, settings: Settings, inherited: Sequence[socket.socket] = ()) -> WorkerSlot:
         return WorkerSlot(index, settings, self._app_path, self._clock, inherited)

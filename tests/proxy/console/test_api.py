@@ -79,7 +79,7 @@ async def test_events_settings_and_explanations() -> None:
     seen.collector.events.add(5, "info", "ready", "takes clients")
     async with served(seen) as forebay:
         _, told = await forebay.get(f"{PREFIX}events")
-        assert told["rows"] == [{"at": 5, "severity": "info", "kind": "ready", "text": "takes clients"}]
+        assert told["rows"] == [{"at": 5, "severity": "info", "kind": "ready", "text": "takes clients", "times": 1}]
         _, told = await forebay.get(f"{PREFIX}config?q=ling")
         assert [row["name"] for row in told["rows"]] == ["linger.ms"]
         _, told = await forebay.get(f"{PREFIX}explain?topic=ponds&client_id=till-7")

@@ -47,9 +47,21 @@ def test_what_is_counted_says_how_much_more() -> None:
 def test_the_oldest_make_room() -> None:
     events = Events()
     for number in range(MOST + 3):
-        events.add(number, "info", "ready", "takes clients")
+        events.add(number, "info", "broker_new", f"broker {number} is known")
     found = events.newest_first()
     assert (len(found), found[0].at, found[-1].at) == (MOST, MOST + 2, 3)
+
+
+def test_what_happens_again_and_again_takes_one_place() -> None:
+    restarts = ("forebay_worker_restarts_total", ())
+    events = Events()
+    for number in range(MOST + 3):
+        events.compare(Snapshot(counters={restarts: number}), Snapshot(counters={restarts: number + 1}), number)
+    events.compare(Snapshot(gauges={UP: 1}), Snapshot(gauges={UP: 0}), MOST + 3)
+    down, restarted = events.newest_first()
+    assert (down.kind, down.times) == ("broker_down", 1)
+    text = "workers that died or did not start: 1"
+    assert (restarted.at, restarted.times, restarted.text) == (MOST + 2, MOST + 3, text)
 
 
 def test_what_can_wait_is_a_warning_as_its_alert_is() -> None:

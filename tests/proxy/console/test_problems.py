@@ -101,6 +101,11 @@ def test_each_is_said(gauge: tuple[str, tuple[str, ...]], level: float, kind: st
     assert (problem["kind"], problem["text"]) == (kind, text)
 
 
+def test_what_is_wrong_with_workers_is_said() -> None:
+    (problem,) = problems(Snapshot(), [], None, NOW, QUIET, ailing=["worker 1 does not answer"])
+    assert problem == {"severity": "warning", "kind": "workers", "text": "worker 1 does not answer"}
+
+
 @pytest.mark.parametrize(
     ("labels", "kind", "one", "several"),
     [

@@ -46,6 +46,7 @@ from forebay_proxy.security.renewals import Renewals
 from tests.kit.event_loop import turns, until
 from tests.kit.metrics import everything
 from tests.kit.ports import free_ports
+from tests.kit.waiting import wait_until
 from tests.proxy.process.fake_app import APP
 from tests.proxy.process.test_replacing import Worker, ready
 
@@ -127,6 +128,9 @@ class Forebay:
                 return response.status, response.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    def problems(self) -> list[str]:
+        return [problem["text"] for problem in json.loads(self.get("api/v1/overview")[1])["problems"]]
 
     def metrics(self) -> dict[str, float]:
         return {
@@ -416,6 +420,16 @@ class TestSeveral:
             told = [line for line in forebay.log if line["event"].startswith("worker died while it drained")]
             assert sorted((line["worker"], line["exit_code"]) for line in told) == [(0, -9), (1, -9)]
 
+    @pytest.mark.whole
+    def test_a_worker_that_hangs_needs_attention(self) -> None:
+        with running(workers=2) as forebay:
+            hung = min(forebay.say_until("count", two_workers))
+            assert forebay.problems() == []
+            os.kill(hung, signal.SIGSTOP)
+            silent = [f"worker {number} does not answer" for number in range(2)]
+            wait_until(lambda: forebay.problems() in ([one] for one in silent), LONG, "it does not answer")
+            os.kill(hung, signal.SIGCONT)
+
     def test_a_worker_that_leaves_by_itself_is_restarted(self) -> None:
         with running(workers=2) as forebay:
             assert forebay.say("die") is None
@@ -484,9 +498,10 @@ def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
             assert process is not None
             os.kill(process, signal.SIGSTOP)
             worker.ask()
-            assert supervisor.unhealthy() is None
+            assert (supervisor.unhealthy(), supervisor.ailing()) == (None, [])
             now += SILENT_S + 1
             assert supervisor.unhealthy() == "worker 0 does not answer"
+            assert supervisor.ailing() == ["worker 0 does not answer"]
             assert (await supervisor.looked_at())[1] == [0]
             os.kill(process, signal.SIGCONT)
             assert await worker.fresh(LONG)
@@ -573,8 +588,10 @@ def test_one_that_cannot_be_started_again_keeps_nobody_from_the_others(monkeypat
             os.kill(first.process_id, signal.SIGKILL)
             await until(lambda: starting.failures < 1000)
             assert supervisor.unready() is None
+            assert supervisor.ailing() == ["worker 0 is away: the log says why"]
             second.unready = "no broker has told its metadata yet"
             assert supervisor.unready() == "worker 0: starting"
+            assert supervisor.ailing() == []
 
     asyncio.run(scenario())
 

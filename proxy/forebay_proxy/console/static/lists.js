@@ -59,7 +59,7 @@ export function Topics() {
 const EVENTS = [
   { key: "at", label: "When", sort: "at", show: (row) => clock(row.at) },
   { key: "severity", label: "Severity", show: (row) => html`<span class=${`state ${row.severity}`}>${row.severity}</span>` },
-  { key: "text", label: "What", wrap: true, show: (row) => row.text },
+  { key: "text", label: "What", wrap: true, show: (row) => (row.times > 1 ? `${row.text} (${count(row.times)} times)` : row.text) },
 ];
 
 export function Events() {

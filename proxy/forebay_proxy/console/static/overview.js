@@ -10,6 +10,7 @@ const LINKS = {
   too_old: "#/clients/too-old",
   picks_partitions: "#/clients/picking",
   broker_down: "#/events",
+  workers: "#/events",
   records_refused: "#/clients",
   records_not_sent: "#/clients",
   records_expired: "#/clients",
