@@ -33,6 +33,7 @@ from forebay_proxy.inherited import Inherited
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.admin_access import AdminAccess, Standing
 from forebay_proxy.metrics.admin_door import AdminDoor
+from forebay_proxy.metrics.admin_log import admin_log
 from forebay_proxy.metrics.admin_socket import AdminSocket
 from forebay_proxy.metrics.clients_seen import SeenClient, row_order, rows
 from forebay_proxy.metrics.own_hosts import LOCAL, OwnHosts
@@ -152,7 +153,9 @@ class Admin:
         if self._more is not None:
             self._more.mount(app)
         # Watchers would be waited for otherwise: they never end by themselves.
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=SHUTDOWN_S)
+        runner = web.AppRunner(
+            app, access_log=None, logger=admin_log(self._log), handle_signals=False, shutdown_timeout=SHUTDOWN_S
+        )
         await runner.setup()
         # Probes and scrapes lose nothing, so the proxy does not wait for them when it exits.
         self._runner = runner

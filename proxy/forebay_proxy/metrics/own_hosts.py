@@ -32,7 +32,7 @@ class OwnHosts:
         if not self._is_ours(host):
             return "Host is not a name of this endpoint; admin.hosts may add it"
         origin = headers.get("Origin")
-        if origin is not None and urlsplit(origin).netloc.casefold() != host.casefold():
+        if origin is not None and _netloc(origin) != host.casefold():
             return "asked for by a page of another origin"
         if headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and "Origin" in headers:
             return "asked for by a page of another site"
@@ -50,3 +50,10 @@ class OwnHosts:
         except ValueError:
             return False
         return True
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.casefold()
+    except ValueError:
+        return None

@@ -48,7 +48,10 @@ def test_names_that_point_here(host: str) -> None:
     assert HOSTS.refusal({"Host": host}) is not None
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:8080", "http://localhost:9091"])
+@pytest.mark.parametrize(
+    "origin",
+    ["http://evil.example", "null", "http://127.0.0.1:8080", "http://localhost:9091", "http://[", "http://[x]"],
+)
 def test_pages_of_others(origin: str) -> None:
     assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Origin": origin}) is not None
     assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Origin": origin, "Sec-Fetch-Site": "cross-site"}) is not None
