@@ -25,9 +25,11 @@ INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
 """Never touched, whatever a broker's metadata says about them."""
+LONGEST_NAME: Final = 249
+"""Of a topic in Kafka. The broker refuses a longer one; asked for in Metadata, many could make a request too large."""
 
-# Names come from the wire: any number of them, of up to 32,767 bytes each. 4,096 cover what one proxy serves. Topic
-# names have at most 249 characters; longer texts are rare and matched anew each time. At most about 1 MiB together.
+# Names come from the wire: any number of them, of up to 32,767 bytes each. 4,096 cover what one proxy serves. Longer
+# texts than topics' names may be are rare and matched anew each time. At most about 1 MiB together.
 MEMO_ENTRIES: Final = 4096
 MEMO_TEXT: Final = 255
 

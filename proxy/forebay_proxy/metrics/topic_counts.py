@@ -1,13 +1,15 @@
 """What is sent of each topic and partition: two numbers each, added to once a batch.
 
 In: batches that are sent, or go on untouched. Out: plain attributes, which topics_seen.py reads. Topics come from
-clients and could be any number, so those beyond MAX_TOPICS are counted together; names that only untouched batches
-bear, which nobody has looked up, fill half of the table at most.
+clients and could be any number, so those beyond MAX_TOPICS are counted together, and those too long for Kafka with
+them; names that only untouched batches bear, which nobody has looked up, fill half of the table at most.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from forebay_policies.eligibility import LONGEST_NAME
 
 MAX_TOPICS: Final = 1000
 MAX_PARTITIONS: Final = 20_000
@@ -59,7 +61,7 @@ class TopicTable:
         counts.untouched_bytes += size
 
     def _new(self, topic: str, most: int) -> TopicCounts:
-        if len(self.topics) >= most:
+        if len(self.topics) >= most or len(topic) > LONGEST_NAME:
             return self.others
         counts = self.topics[topic] = TopicCounts()
         return counts

@@ -28,7 +28,7 @@ from forebay_codecs.record_batch import (
     split_by_key,
 )
 from forebay_codecs.record_batch_builder import encode_batch
-from forebay_policies.eligibility import Eligibility, Reason, header_reason, key_reason
+from forebay_policies.eligibility import LONGEST_NAME, Eligibility, Reason, header_reason, key_reason
 from forebay_proxy.metrics.registry import MetricRegistry
 
 _UNREAD = {
@@ -37,9 +37,6 @@ _UNREAD = {
     error_codes.INVALID_TIMESTAMP: Reason.INVALID,
     error_codes.MESSAGE_TOO_LARGE: Reason.TOO_LARGE,
 }
-
-LONGEST_NAME = 249
-"""Of a topic in Kafka. The broker refuses a longer one; asked for in Metadata, many could make a request too large."""
 
 
 def time_of_day() -> int:

@@ -38,6 +38,15 @@ def test_names_that_nobody_looked_up_leave_room_for_others() -> None:
     assert table.others.untouched_records == MAX_TOPICS // 2
 
 
+def test_names_too_long_for_kafka_are_not_kept() -> None:
+    table = TopicTable()
+    for length in (249, 250, 32_000):
+        table.untouched("n" * length, 1, 10)
+        table.sent("n" * length, 0, 2, 20)
+    assert list(table.topics) == ["n" * 249]
+    assert (table.others.untouched_records, table.others.records) == (2, 4)
+
+
 def test_partitions_beyond_the_bound_count_for_their_topic() -> None:
     table = TopicTable()
     table.sent("ponds", MAX_PARTITIONS - 1, 1, 10)
