@@ -68,6 +68,8 @@ class Workers:
     def __init__(self, reports: Callable[[], Iterable[Snapshot]], refresh: Callable[[], Awaitable[object]]) -> None:
         self._reports = reports
         self._refresh = refresh
+        self._names: frozenset[str] = frozenset()
+        """Of the topics told last: they keep their places, since counts that come and go have no rates."""
 
     def now(self) -> Snapshot:
         return merge(msgspec.structs.replace(each, clients=[], topics=[]) for each in self._reports())
@@ -75,6 +77,6 @@ class Workers:
     async def details(self) -> Details:
         await self._refresh()
         reports = list(self._reports())
-        return Details(
-            topics_seen.merge(each.topics for each in reports), clients_seen.merge(each.clients for each in reports)
-        )
+        topics = topics_seen.merge((each.topics for each in reports), self._names)
+        self._names = frozenset(topic.name for topic in topics if topic.name != topics_seen.OTHERS)
+        return Details(topics, clients_seen.merge(each.clients for each in reports))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -249,11 +249,14 @@ def _key(name: str, kind: str, labels: dict[str, str]) -> Key:
     return name, tuple(labels[label] for label in metric.labels)
 
 
-def merge(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """Several workers' snapshots as one: sums, but the maximum of gauges named *_max, the minimum of `least` ones."""
+def merge(snapshots: Iterable[Snapshot], topics_kept: Collection[str] = ()) -> Snapshot:
+    """Several workers' snapshots as one: sums, but the maximum of gauges named *_max, the minimum of `least` ones.
+
+    `topics_kept` keep a place of their own, however many topics there are.
+    """
     snapshots = list(snapshots)
     clients = clients_seen.merge(snapshot.clients for snapshot in snapshots)
-    topics = topics_seen.merge(snapshot.topics for snapshot in snapshots)
+    topics = topics_seen.merge((snapshot.topics for snapshot in snapshots), topics_kept)
     merged = Snapshot({}, {}, {}, clients, topics)
     for snapshot in snapshots:
         for key, count in snapshot.counters.items():

@@ -6,7 +6,7 @@ several; `counters` for /metrics, of as many topics as a setting allows, the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -101,12 +101,19 @@ def _sums(mine: list[int], theirs: list[int]) -> list[int]:
     return [number + theirs[index] if index < len(theirs) else number for index, number in enumerate(mine)]
 
 
-def merge(snapshots: Iterable[list[SeenTopic]]) -> list[SeenTopic]:
-    """Several workers' as one, of new objects: at most MAX_TOPICS and OTHERS, the first ones first."""
+def merge(snapshots: Iterable[list[SeenTopic]], keep: Collection[str] = ()) -> list[SeenTopic]:
+    """Several workers' as one, of new objects: at most MAX_TOPICS and OTHERS. Those to `keep`, at most as many, have a
+    place whatever comes before them; then the first ones have."""
     merged: dict[str, SeenTopic] = {}
+    room = MAX_TOPICS - len(keep)
     for seen in snapshots:
         for topic in seen:
-            name = topic.name if topic.name in merged or len(merged) < MAX_TOPICS else OTHERS
+            name = topic.name
+            if name not in merged and name not in keep and name != OTHERS:
+                if room:
+                    room -= 1
+                else:
+                    name = OTHERS
             known = merged.get(name)
             if known is None:
                 merged[name] = msgspec.structs.replace(topic, name=name)
@@ -126,7 +133,8 @@ class NamedTopics:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._named: set[str] = set()
+        self.names: set[str] = set()
+        """They are not to be without a place of their own when workers' topics are merged."""
 
     def counters(self, topics: Iterable[SeenTopic]) -> dict[TopicKey, float]:
         """Counters by name and labels, as in a Snapshot; none where no topic may have its own."""
@@ -134,9 +142,9 @@ class NamedTopics:
         if not self._most:
             return found
         for topic in topics:
-            if topic.name != OTHERS and len(self._named) < self._most:
-                self._named.add(topic.name)
-            name = topic.name if topic.name in self._named else OTHERS
+            if topic.name != OTHERS and len(self.names) < self._most:
+                self.names.add(topic.name)
+            name = topic.name if topic.name in self.names else OTHERS
             for metric, path, more in (
                 ("forebay_topic_records_total", "merged", topic.records),
                 ("forebay_topic_records_total", "untouched", topic.untouched_records),

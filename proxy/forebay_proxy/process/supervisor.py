@@ -456,7 +456,7 @@ class Supervisor:
     async def looked_at(self) -> tuple[Snapshot, list[int]]:
         """The same, and which workers do not answer: they are known by what they told last."""
         silent = await self.refresh()
-        return merge(self.reports()), silent
+        return merge(self.reports(), self._named.names), silent
 
     async def dumps(self) -> list[dict[str, Any]]:
         """How each worker stands."""
@@ -520,7 +520,8 @@ class Supervisor:
         while not (self.stop.draining.is_set() or worker.leaving):
             began = self._clock()
             code = await self._live(worker)
-            self._past = merge([self._past, await worker.retire()])
+            retired = await worker.retire()
+            self._past = merge([self._past, retired], self._named.names)
             on_trial = worker is self._replacing.on_trial
             if self.stop.draining.is_set() or worker.leaving or on_trial:
                 if code not in (DRAINED, FAILED) and not (worker.killed or on_trial):

@@ -60,3 +60,20 @@ async def test_workers_add_up() -> None:
     assert [client.records for client in details.clients] == [10]
     assert refreshed == [True]
     assert reports[0].topics[0].records == 5
+
+
+@in_loop
+async def test_topics_that_were_told_keep_their_places_when_another_worker_has_more() -> None:
+    one, other = MetricRegistry(), MetricRegistry()
+    other.topics.sent("ponds", 0, 5, 50)
+
+    async def refresh() -> None:
+        """They have told."""
+
+    source = Workers(lambda: [decode(one.snapshot()), decode(other.snapshot())], refresh)
+    await source.details()
+    for number in range(MAX_TOPICS):
+        one.topics.sent(f"t{number}", 0, 1, 1)
+    for _ in range(2):
+        topics = {topic.name: topic.records for topic in (await source.details()).topics}
+        assert (topics["ponds"], topics[OTHERS], len(topics)) == (5, 1, MAX_TOPICS + 1)

@@ -40,6 +40,13 @@ def test_many_workers_have_no_more_topics_than_one() -> None:
     assert (seen[-1].name, seen[-1].records) == (OTHERS, MAX_TOPICS)
 
 
+def test_topics_to_keep_have_their_places_whatever_comes_before_them() -> None:
+    crowd = [SeenTopic(OTHERS, 5), *(SeenTopic(f"t{n}", 1) for n in range(MAX_TOPICS))]
+    seen = topics_seen.merge([crowd, [SeenTopic("ponds", 2)]], {"ponds"})
+    assert {topic.name: topic.records for topic in seen if topic.records > 1} == {"ponds": 2, OTHERS: 6}
+    assert len(seen) == MAX_TOPICS + 1
+
+
 def test_a_registry_carries_them_to_another_process_and_past_its_end() -> None:
     stats = MetricRegistry()
     stats.topics.sent("ponds", 0, 3, 30)

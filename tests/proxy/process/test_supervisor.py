@@ -34,7 +34,8 @@ from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.console.api import NOTHING_TOLD
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.admin import Admin, Metrics
-from forebay_proxy.metrics.registry import MetricRegistry
+from forebay_proxy.metrics.registry import MetricRegistry, decode
+from forebay_proxy.metrics.topic_counts import MAX_TOPICS
 from forebay_proxy.process import supervisor as supervision
 from forebay_proxy.process import worker_slot
 from forebay_proxy.process.in_force import Read, SettingsInForce
@@ -480,6 +481,46 @@ async def supervised(clock: Callable[[], float] = time.monotonic, workers: int =
     finally:
         supervisor.stop.draining.set()
         assert await asyncio.wait_for(running, LONG) == 0
+
+
+def test_a_topic_that_has_metrics_keeps_them_when_other_workers_have_more_and_when_its_own_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario() -> None:
+        supervisor = Supervisor(msgspec.structs.replace(settings_of(3), metrics_topics_max=1), APP)
+        crowds = [MetricRegistry(), MetricRegistry()]
+        its_own = MetricRegistry()
+        its_own.topics.sent("ponds", 0, 5, 50)
+
+        async def scraped() -> list[float]:
+            return [
+                sample.value
+                for family in text_string_to_metric_families((await supervisor.metrics())[0].decode())
+                for sample in family.samples
+                if sample.name == "forebay_topic_records_total" and sample.labels["topic"] == "ponds" and sample.value
+            ]
+
+        async def ends() -> int:
+            worker.drain(succeeded=False)
+            return 0
+
+        def report() -> None:
+            for slot, stats in zip(supervisor.workers, [*crowds, its_own], strict=True):
+                slot.snapshot = decode(stats.snapshot())
+
+        report()
+        assert await scraped() == [5]
+        for crowd, stats in enumerate(crowds):
+            for number in range(MAX_TOPICS):
+                stats.topics.sent(f"{crowd} t{number}", 0, 1, 1)
+        report()
+        assert await scraped() == [5]
+        for worker in supervisor.workers:
+            monkeypatch.setattr(worker, "live", ends)
+            await supervisor._restart(worker)
+            assert await scraped() == [5]
+
+    asyncio.run(scenario())
 
 
 def test_a_worker_whose_loop_does_not_turn_makes_it_unhealthy_until_it_answers(
