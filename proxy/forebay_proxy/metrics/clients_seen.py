@@ -2,14 +2,15 @@
 
 In: connections that have said whose they are, their requests and records. Out: `snapshot`, which MetricRegistry
 carries, and `rows` of merged snapshots, for people and machines. A client is identified by its id, its address
-(without the port) and its software. At most MAX_CLIENTS are kept: clients that are gone make room, the least recently
-connected first.
+(without the port) and its software. At most MAX_CLIENTS are kept: clients that are gone make room, then those that
+Kafka 4 takes, then others; the least recently connected first.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -40,7 +41,8 @@ class SeenClient(msgspec.Struct, array_like=True):
     `requests` counts by api_key << 16 | version; `idempotent_null_keys` are records without a key that pass untouched
     because the client is idempotent, estimated; `batches` counts by eligibility.Reason, `errors` Produce requests that
     Forebay answered with an error. `principals`: as whom it was served once its broker had accepted its login, as Kafka
-    writes them, the latest last. `choices`: where its records without a key go while they are only observed.
+    writes them, the latest last. `choices`: where its records without a key go while they are only observed. `too_old`:
+    Kafka 4 would refuse some of the requests.
     """
 
     client_id: str | None
@@ -57,6 +59,7 @@ class SeenClient(msgspec.Struct, array_like=True):
     errors: int = 0
     principals: list[str] = []
     choices: Choices = {}
+    too_old: bool = False
 
     @property
     def identity(self) -> Identity:
@@ -71,6 +74,7 @@ class SeenClient(msgspec.Struct, array_like=True):
             requests[key] += 1
         elif len(requests) < MAX_VERSIONS:
             requests[key] = 1
+            self.too_old |= not version_support.takes(api_key, version)
 
     def is_somebody(self, principal: str) -> None:
         """A broker takes it for `principal`."""
@@ -89,6 +93,7 @@ class SeenClient(msgspec.Struct, array_like=True):
         self.rate += other.rate
         self.idempotent_null_keys += other.idempotent_null_keys
         self.errors += other.errors
+        self.too_old |= other.too_old
         for reason, count in other.batches.items():
             self.batches[reason] = self.batches.get(reason, 0) + count
         own_choices.add_all(self.choices, other.choices)
@@ -152,8 +157,10 @@ class ClientsSeen:
     def _make_room(self) -> None:
         if len(self._clients) < MAX_CLIENTS:
             return
-        gone = next((identity for identity, client in self._clients.items() if not client.connections), None)
-        identity = gone if gone is not None else next(iter(self._clients))
+        clients = self._clients
+        gone = (identity for identity, client in clients.items() if not client.connections)
+        young = (identity for identity, client in clients.items() if not client.too_old)
+        identity = next(chain(gone, young, clients))
         del self._clients[identity]
         self._refused.pop(identity, None)
         for _, records in (self._before, self._turned):
@@ -177,7 +184,7 @@ def _cut(text: str | None) -> str | None:
 
 
 def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
-    """The snapshots of several workers as one, of new objects; at most MAX_CLIENTS, connected ones first."""
+    """The snapshots of several workers as one, of new objects; at most MAX_CLIENTS, as one worker keeps them."""
     merged: dict[Identity, SeenClient] = {}
     for snapshot in snapshots:
         for client in snapshot:
@@ -194,7 +201,12 @@ def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
                 known.add(client)
     if len(merged) <= MAX_CLIENTS:
         return list(merged.values())
-    return sorted(merged.values(), key=lambda client: (client.connections > 0, client.last_seen))[-MAX_CLIENTS:]
+
+    def place(client: SeenClient) -> tuple[bool, bool, float]:
+        connected = client.connections > 0
+        return connected, connected and client.too_old, client.last_seen
+
+    return sorted(merged.values(), key=place)[-MAX_CLIENTS:]
 
 
 def past(snapshot: list[SeenClient]) -> list[SeenClient]:

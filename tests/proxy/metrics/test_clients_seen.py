@@ -84,6 +84,18 @@ class TestSeen:
         clients.connected("newer", "10.0.0.1", None, None, 2.0)
         assert "0" not in [client.client_id for client in clients.snapshot(3.0)]
 
+    def test_of_those_that_are_connected_the_too_old_are_kept_longest(self) -> None:
+        clients, everybody = seen(*map(str, range(MAX_CLIENTS)))
+        for client in everybody[:-1]:
+            client.request(FETCH, 2 if client is everybody[0] else 4)
+        clients.connected("new", "10.0.0.1", None, None, 2.0)
+        names = [client.client_id for client in clients.snapshot(3.0)]
+        assert (len(names), "0" in names, "1" in names) == (MAX_CLIENTS, True, False)
+        for client in clients.snapshot(3.0):
+            client.request(PRODUCE, 1)
+        clients.connected("newer", "10.0.0.1", None, None, 2.0)
+        assert "0" not in [client.client_id for client in clients.snapshot(3.0)]
+
     def test_of_one_that_had_made_room_nothing_is_kept_though_it_is_connected(self) -> None:
         clients, (client,) = seen("till")
         assert [clients.too_old(client, FETCH, 2) for _ in range(2)] == [True, False]
@@ -144,6 +156,10 @@ class TestMerged:
         one = [SeenClient(str(at), "", None, None, 0, last_seen=at) for at in range(3)]
         one.append(SeenClient("open", "", None, None, 1, last_seen=-1))
         assert {client.client_id for client in merge([one])} == {"2", "open"}
+        old = SeenClient("old", "", None, None, 1, last_seen=-2)
+        old.request(FETCH, 2)
+        newer = SeenClient("newer", "", None, None, 1, last_seen=5)
+        assert {client.client_id for client in merge([one, [old], [newer]])} == {"old", "newer"}
 
 
 class TestRows:
