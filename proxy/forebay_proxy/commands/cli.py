@@ -303,8 +303,8 @@ def clients(form: str, **reached: str | None) -> None:
     from forebay_proxy.commands import clients as clients_command
 
     with _told_in_a_line():
-        rows = clients_command.fetch(_endpoint(**reached))
-    click.echo(clients_command.as_json(rows) if form == "json" else clients_command.as_table(rows, _width()))
+        known = clients_command.fetch(_endpoint(**reached))
+    click.echo(clients_command.as_json(known.rows) if form == "json" else clients_command.as_table(known, _width()))
 
 
 @main.group()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -24,13 +24,20 @@ Row = dict[str, Any]
 """One client, as clients_seen.rows has it."""
 
 
-def fetch(endpoint: AdminEndpoint) -> list[Row]:
+class Known(NamedTuple):
+    """The clients of a Forebay; `full`: more may be connected, since it keeps no more."""
+
+    rows: list[Row]
+    full: bool
+
+
+def fetch(endpoint: AdminEndpoint) -> Known:
     """The clients of that Forebay. Raises AdminError."""
     try:
-        rows: list[Row] = endpoint.get(PATH)["clients"]
+        told = endpoint.get(PATH)
+        return Known(told["clients"], told.get("full", False))  # an older Forebay does not tell
     except (KeyError, TypeError) as error:
         raise AdminError(f"{endpoint.name} tells of no clients: is it Forebay?") from error
-    return rows
 
 
 def as_json(rows: list[Row]) -> str:
@@ -38,11 +45,12 @@ def as_json(rows: list[Row]) -> str:
     return json_text(rows)
 
 
-def as_table(rows: list[Row], width: int | None) -> str:
+def as_table(known: Known, width: int | None) -> str:
     """One row per client, in the order given, and a count of those too old for Kafka 4.
 
     Long values are folded into `width` columns; None: each row is one line, whatever its length.
     """
+    rows = known.rows
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     logged_in = any(row.get("principals") for row in rows)  # an older Forebay tells of none
     users = ("principal",) if logged_in else ()
@@ -64,6 +72,8 @@ def as_table(rows: list[Row], width: int | None) -> str:
         table.add_row(*(Text(visible(cell)) for cell in cells))
     lost = sum(not row["survives_kafka_4"] for row in rows)
     counts = f"{len(rows)} clients, {lost} of them too old for Kafka 4."
+    if known.full:
+        counts += " More may be connected: no more are kept."
     return "\n".join([table_text(table, width), counts, *_picking(rows), *_idempotent(rows)])
 
 

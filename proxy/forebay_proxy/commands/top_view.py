@@ -147,6 +147,8 @@ def sentence(now: Look) -> str:
     told = now.overview
     brokers, clients, added = told["brokers"], told["clients"], told["added"]
     parts = [f"{brokers['up']} of {many(brokers['known'], 'broker')}", many(clients["connected"], "client")]
+    if clients.get("full"):  # an older Forebay does not tell
+        parts[-1] += " or more"
     if now.totals:
         parts += [
             f"{count(now.totals['records_in'])} records/s in",

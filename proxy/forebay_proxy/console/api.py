@@ -155,6 +155,7 @@ class Api:
             "clients": {
                 "connected": sum(1 for view in clients if view.seen.connections),
                 "known": len(seen.clients),
+                "full": seen.clients_full,
                 "too_old": sum(view.too_old for view in clients),
             },
             "topics": len(seen.topics),

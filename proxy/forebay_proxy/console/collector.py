@@ -24,7 +24,7 @@ from forebay_proxy.console.history import ALL, History, rounded
 from forebay_proxy.console.lately import Lately
 from forebay_proxy.console.measures import Rows, measure
 from forebay_proxy.console.source import SLICE, Details, Source
-from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient
+from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient, full
 from forebay_proxy.metrics.registry import Snapshot
 from forebay_proxy.metrics.topics_seen import SeenTopic
 
@@ -115,6 +115,8 @@ class Collector:
         self.rows = Rows([], {}, {})
         self.topics: dict[str, TopicView] = {}
         self.clients: dict[str, ClientView] = {}
+        self.clients_full = False
+        """More may be connected than are known."""
         self.details_at = 0
         self._source = source
         self._clock = clock
@@ -199,6 +201,7 @@ class Collector:
             if number % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
         self.clients = found
+        self.clients_full = full(details.clients)
 
     def message(self, second: int) -> bytes:
         """That second's rows as JSON; of a broker or worker that had none, nothing."""

@@ -1,7 +1,8 @@
 """The admin endpoint, on a port and a Unix socket of its own, for monitoring, for `forebay clients` and for steering.
 
 GET /metrics   all metrics, in Prometheus's text format
-GET /clients   which clients there are and were, and what they speak, as JSON (clients_seen.rows)
+GET /clients   which clients there are and were, and what they speak, as JSON (clients_seen.rows); `full`: there may be
+               more, since no more are kept
 GET /healthz   200 while the event loop turns; 503 with a reason if the proxy is broken and should be restarted
 GET /readyz    200 when clients can be served; 503 with {"ready": false, "reason": …} before that and while draining
 
@@ -35,7 +36,7 @@ from forebay_proxy.metrics.admin_access import AdminAccess, Standing
 from forebay_proxy.metrics.admin_door import AdminDoor
 from forebay_proxy.metrics.admin_log import admin_log
 from forebay_proxy.metrics.admin_socket import AdminSocket
-from forebay_proxy.metrics.clients_seen import SeenClient, row_order, rows
+from forebay_proxy.metrics.clients_seen import SeenClient, full, row_order, rows
 from forebay_proxy.metrics.own_hosts import LOCAL, OwnHosts
 from forebay_proxy.security.renewals import Renewable
 
@@ -247,7 +248,7 @@ class Admin:
             found += rows(clients[at : at + _SLICE])
             await asyncio.sleep(0)
         found.sort(key=row_order)
-        return web.json_response(text=msgspec.json.encode({"clients": found}).decode())
+        return web.json_response(text=msgspec.json.encode({"clients": found, "full": full(clients)}).decode())
 
     async def _serve_healthz(self, request: web.Request) -> web.Response:
         return _verdict("healthy", self._unhealthy())

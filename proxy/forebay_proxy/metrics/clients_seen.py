@@ -209,6 +209,11 @@ def merge(snapshots: Iterable[list[SeenClient]]) -> list[SeenClient]:
     return sorted(merged.values(), key=place)[-MAX_CLIENTS:]
 
 
+def full(clients: Iterable[SeenClient]) -> bool:
+    """Whether more may be connected than these."""
+    return sum(client.connections > 0 for client in clients) >= MAX_CLIENTS
+
+
 def past(snapshot: list[SeenClient]) -> list[SeenClient]:
     """What remains of the snapshot of a worker that has died: no connections, no rates."""
     return [msgspec.structs.replace(client, connections=0, rate=0.0) for client in snapshot]

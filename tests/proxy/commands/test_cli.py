@@ -183,7 +183,7 @@ class TestClients:
     def rows(self, monkeypatch: pytest.MonkeyPatch) -> None:
         old = SeenClient("till-7", "10.0.0.1", None, None, 1, 20, 1234.5, 1.0, {0 << 16 | 1: 9, 3 << 16: 2})
         new = SeenClient("shop", "10.0.0.2", "librdkafka", "2.3", 2, 7, 0.5, 2.0, {0 << 16 | 9: 1, 0 << 16 | 7: 1})
-        monkeypatch.setattr(clients, "fetch", lambda _: clients_seen.rows([new, old]))
+        monkeypatch.setattr(clients, "fetch", lambda _: clients.Known(clients_seen.rows([new, old]), full=False))
 
     @pytest.mark.usefixtures("rows")
     def test_a_line_a_client_who_is_too_old_first(self) -> None:
@@ -209,7 +209,7 @@ class TestClients:
             SeenClient(name, "10.0.0.1", software, version, idempotent_null_keys=records)
             for name, software, version, records in told
         ]
-        monkeypatch.setattr(clients, "fetch", lambda _: clients_seen.rows(seen))
+        monkeypatch.setattr(clients, "fetch", lambda _: clients.Known(clients_seen.rows(seen), full=False))
         last = forebay("clients", "--url", "http://127.0.0.1:1").output.splitlines()[-1]
         assert last.endswith("their client is idempotent, about: go 9,000, java 3.2.3 1,300.")
 
@@ -217,7 +217,7 @@ class TestClients:
         picking = {"or\x07ders": TopicChoices(12, 50, [3, 7])}
         hostile = SeenClient("\x1b[2J\x07till", "10.0.0.1", "\x1b]0;mine\x07", None, choices=picking)
         hostile.idempotent_null_keys = 7
-        monkeypatch.setattr(clients, "fetch", lambda _: clients_seen.rows([hostile]))
+        monkeypatch.setattr(clients, "fetch", lambda _: clients.Known(clients_seen.rows([hostile]), full=False))
         output = forebay("clients", "--url", "http://127.0.0.1:1").output
         assert r"\x1b[2J\x07till" in output
         assert r"of or\x07ders itself" in output
@@ -226,7 +226,7 @@ class TestClients:
 
     def test_who_seems_to_pick_partitions_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         seen = [SeenClient("till-7", "10.0.0.1", None, None, choices={"orders": TopicChoices(12, 50, [3, 7])})]
-        monkeypatch.setattr(clients, "fetch", lambda _: clients_seen.rows(seen))
+        monkeypatch.setattr(clients, "fetch", lambda _: clients.Known(clients_seen.rows(seen), full=False))
         last = forebay("clients", "--url", "http://127.0.0.1:1").output.splitlines()[-1]
         assert last == "till-7 (10.0.0.1) seems to pick partitions of orders itself: it uses 2 of 12."
 

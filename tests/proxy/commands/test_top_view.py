@@ -41,6 +41,8 @@ def test_the_sentence_is_the_pages(console: SyntheticConsole) -> None:
     assert " k records/s in, " in sentence(now)
     assert sentence(now).endswith("; 1 client too old for Kafka 4.")
     assert attention(now) == [("warning", "1 client too old for Kafka 4")]
+    told["clients"]["full"] = True
+    assert f" {told['clients']['connected']} clients or more, " in sentence(now)
 
 
 def test_rows_are_those_of_the_api_in_the_order_asked_for(console: SyntheticConsole) -> None:

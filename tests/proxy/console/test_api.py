@@ -40,7 +40,7 @@ async def test_the_overview() -> None:
         status, told = await forebay.get(f"{PREFIX}overview")
     assert status == 200
     assert (told["brokers"], told["ready"], told["workers"]) == ({"known": 2, "up": 1}, False, 2)
-    assert (told["clients"], told["topics"]) == ({"connected": 1, "known": 2, "too_old": 1}, 1)
+    assert (told["clients"], told["topics"]) == ({"connected": 1, "known": 2, "full": False, "too_old": 1}, 1)
     assert told["added"]["p99"] == pytest.approx(0.003)
     assert [problem["kind"] for problem in told["problems"]] == [
         "not_ready",

@@ -8,7 +8,7 @@ import math
 
 from forebay_proxy.console.collector import BROKERS_IN_STREAM, Collector, TopicView, client_key
 from forebay_proxy.console.history import ALL, TOTALS
-from forebay_proxy.metrics.clients_seen import SOFTWARE, SeenClient
+from forebay_proxy.metrics.clients_seen import MAX_CLIENTS, SOFTWARE, SeenClient
 from forebay_proxy.metrics.topics_seen import SeenTopic
 from tests.kit.event_loop import in_loop, until
 from tests.proxy.console.seen import Seen
@@ -112,6 +112,17 @@ async def test_clients_have_errors_since_the_last_look_and_forebay_clients_is_no
     (view,) = seen.collector.clients.values()
     assert (view.errors_rate, view.too_old) == (2, True)
     assert client_key(client) == '["till-7","10.0.0.1",null,null]'
+
+
+@in_loop
+async def test_that_more_clients_may_be_connected_than_are_known_is_told() -> None:
+    seen = Seen()
+    for connected, full in ((MAX_CLIENTS - 1, False), (MAX_CLIENTS, True)):
+        seen.source.clients = [
+            SeenClient(str(n), "10.0.0.1", None, None, int(n < connected)) for n in range(MAX_CLIENTS)
+        ]
+        await seen.closely()
+        assert seen.collector.clients_full is full
 
 
 @in_loop

@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 
 from forebay_proxy.commands.admin_endpoint import AdminError, by_url
-from forebay_proxy.commands.clients import fetch
+from forebay_proxy.commands.clients import as_table, fetch
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import HostPort
@@ -24,7 +24,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics import admin_door
 from forebay_proxy.metrics.admin import Admin, bound
-from forebay_proxy.metrics.clients_seen import SeenClient
+from forebay_proxy.metrics.clients_seen import MAX_CLIENTS, SeenClient
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import RenewalMetrics
 from forebay_proxy.security.renewals import Renewals
@@ -118,6 +118,20 @@ async def test_very_many_clients_do_not_hold_up_the_loop_and_are_in_order_all_th
     counting.cancel()
     assert [row["client_id"] for row in json.loads(body)["clients"]] == [f"{n:03}" for n in range(200)]
     assert max(rows_made.values()) <= 50
+
+
+@pytest.mark.parametrize(("connected", "full"), [(MAX_CLIENTS - 1, False), (MAX_CLIENTS, True)])
+@in_loop
+async def test_that_there_may_be_more_clients_is_told(connected: int, full: bool) -> None:
+    class Crowd(Proxy):
+        async def clients(self) -> list[SeenClient]:
+            open_now = [SeenClient(str(n), "10.0.0.1", None, None, 1, requests={1: 4}) for n in range(connected)]
+            return [*open_now, SeenClient("gone", "10.0.0.1", None, None, requests={1: 4})][:MAX_CLIENTS]
+
+    async with serving(Crowd()) as url:
+        known = await asyncio.to_thread(fetch, by_url(url, read(None)))
+    assert (len(known.rows), known.full) == (MAX_CLIENTS, full)
+    assert ("More may be connected: no more are kept." in as_table(known, None)) == full
 
 
 @pytest.mark.parametrize("page", ["readyz", "healthz"])
@@ -265,7 +279,7 @@ async def test_the_command_reads_it_with_what_its_file_says(tmp_path: Path) -> N
                     await asked
                 assert TOKEN not in str(error.value)
             else:
-                assert (await asked)[0]["client_id"] == "till-7"
+                assert (await asked).rows[0]["client_id"] == "till-7"
 
 
 @asynccontextmanager
@@ -353,7 +367,7 @@ async def test_where_everybody_may_read_who_the_clients_are_is_told_under_own_na
     alias._headers["Host"] = "alias.example"
     with pytest.raises(AdminError, match=r"403: Host is not a name of this endpoint; admin\.hosts may add it"):
         await asyncio.to_thread(fetch, alias)
-    assert await asyncio.to_thread(fetch, by_url(f"http://{address}", read(None)))
+    assert (await asyncio.to_thread(fetch, by_url(f"http://{address}", read(None)))).rows
     await admin.stop()
     admin = Admin(Proxy().metrics, Proxy().clients, lambda: None)
     await admin.start(settings((), 1, admin=address, admin_bearer_token=Secret(TOKEN)))

@@ -32,7 +32,7 @@ export function sentence(told, totals) {
   const { brokers, clients, added } = told;
   const parts = [
     `${count(brokers.up)} of ${many(brokers.known, "broker")}`,
-    many(clients.connected, "client"),
+    `${many(clients.connected, "client")}${clients.full ? " or more" : ""}`,
     totals && `${count(totals.records_in)} records/s in`,
     totals && `${count(totals.batches_out)} batches/s out`,
     added.p50 !== null && `adds ${time(added.p50)} / ${time(added.p99)} p50 / p99`,
