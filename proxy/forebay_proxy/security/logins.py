@@ -10,7 +10,7 @@ brokers may grant by scopes, groups or an identity pool.
 
 from __future__ import annotations
 
-import binascii
+import math
 from base64 import urlsafe_b64decode
 from typing import Final, NamedTuple, Protocol
 
@@ -157,19 +157,25 @@ def read_bearer(token: str, extensions: dict[str, str]) -> BearerLogin:
     segments = token.split(".")
     if len(segments) != _SEGMENTS:
         raise Malformed("the token is not a JWT")
-    claims = _claims(segments[1])
-    expires_at = claims.get("exp")
-    if isinstance(expires_at, bool) or not isinstance(expires_at, int | float):
-        raise Malformed("the token does not say when it expires")
     told = tuple(sorted(extensions.items()))
-    lasting = {name: value for name, value in claims.items() if name not in OF_THE_TOKEN}
-    authority = msgspec.json.encode([lasting, told], order="sorted").decode()
+    try:
+        claims = _claims(segments[1])
+        expires_at = _expiry(claims.get("exp"))
+        lasting = {name: value for name, value in claims.items() if name not in OF_THE_TOKEN}
+        authority = msgspec.json.encode([lasting, told], order="sorted").decode()
+    except Malformed:
+        raise
+    except (ValueError, OverflowError, RecursionError):  # whoever connects may send what no issuer writes
+        raise Malformed("the token is not a JWT") from None
     subject = claims.get("sub")
-    return BearerLogin(subject if isinstance(subject, str) else "", Secret(token), authority, float(expires_at), told)
+    return BearerLogin(subject if isinstance(subject, str) else "", Secret(token), authority, expires_at, told)
 
 
 def _claims(segment: str) -> dict[str, object]:
-    try:
-        return msgspec.json.decode(urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), type=dict[str, object])
-    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, OverflowError):
-        raise Malformed("the token is not a JWT") from None
+    return msgspec.json.decode(urlsafe_b64decode(segment + "=" * (-len(segment) % 4)), type=dict[str, object])
+
+
+def _expiry(told: object) -> float:
+    if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told):
+        raise Malformed("the token does not say when it expires")
+    return float(told)

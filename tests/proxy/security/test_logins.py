@@ -93,6 +93,7 @@ def test_one_without_a_subject_has_no_name() -> None:
         "a.b.c.d",
         "a.!.c",
         "a.eyJ.c",
+        "a.ä.c",
         token([1]),
         token({"sub": "alice"}),
         token({"exp": "soon"}),
@@ -103,6 +104,20 @@ def test_one_without_a_subject_has_no_name() -> None:
 def test_what_is_no_token_with_an_end_is_malformed(jwt: str) -> None:
     with pytest.raises(Malformed):
         read_bearer(jwt, {})
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"exp":1,"a":' + b"[" * 12_000 + b"]" * 12_000 + b"}",
+        b'{"exp":' + b"9" * 400 + b"}",
+        b'{"exp":1e400}',
+    ],
+    ids=["deep", "digits", "infinite"],
+)
+def test_what_no_issuer_writes_is_malformed(payload: bytes) -> None:
+    with pytest.raises(Malformed):
+        read_bearer(f"a.{base64.urlsafe_b64encode(payload).decode()}.c", {})
 
 
 @given(st.text(max_size=60))
