@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.plain_lines import UNREADABLE
 from forebay_pipeline.journal.sequence import Numbers
 from forebay_pipeline.storage import Storage
 
@@ -137,7 +138,7 @@ def read_state(storage: Storage, path: str, only: list[str]) -> AuditState:
         if version != VERSION:
             raise CannotRun(f"The state in {path} has version {version}, not {VERSION}.")
         state = msgspec.json.decode(written, type=AuditState)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise CannotRun(f"{path} is not the state of an audit: {error}.") from error
     if state.only != sorted(only):
         raise CannotRun(

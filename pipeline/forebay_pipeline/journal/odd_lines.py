@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from forebay_pipeline.journal.plain_lines import UNREADABLE
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, KIND, REQUIRED, TORN, UNKNOWN
 
 _NAMES: Final = frozenset(ARROW_SCHEMA.names)
@@ -62,7 +63,7 @@ def _with_its_unknown(line: bytes) -> bytes:
     unknown = {name: value for name, value in fields.items() if name not in _NAMES or _has_unknown(name, value)}
     if not unknown:
         return line
-    return msgspec.json.encode({**fields, UNKNOWN: msgspec.json.encode(unknown).decode()})
+    return msgspec.json.encode({**fields, UNKNOWN: msgspec.json.encode(unknown).decode(errors="replace")})
 
 
 def _has_unknown(name: str, value: msgspec.Raw) -> bool:
@@ -71,7 +72,7 @@ def _has_unknown(name: str, value: msgspec.Raw) -> bool:
         return False
     try:
         structs = _structs.decode(value)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return any(not each.keys() <= _OF_STRUCTS[name] for each in structs)
 
@@ -79,7 +80,7 @@ def _has_unknown(name: str, value: msgspec.Raw) -> bool:
 def _is_object(line: bytes) -> bool:
     try:
         _fields.decode(line)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return False
     return True
 

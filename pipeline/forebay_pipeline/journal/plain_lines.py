@@ -18,6 +18,9 @@ import pyarrow.json
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, REQUIRED, columns_of, kind_of
 from forebay_policies.journal_rows import ROWS
 
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What msgspec raises: the second for names of fields that are not UTF-8, the third for nesting that is too deep."""
+
 _KINDS: Final = {b'{"kind":"%b"' % kind_of(row).encode(): kind_of(row) for row in ROWS}
 """How a line begins → its kind."""
 _PARSE: Final = {
@@ -59,8 +62,8 @@ def plain_rows(kind: str, lines: Sequence[bytes]) -> pa.Table | None:
 def are_whole(lines: Sequence[bytes]) -> bool:
     """Whether none of them is torn; at a fifth of what it costs to read them."""
     try:
-        _whole.decode_lines(b"\n".join(lines))
-    except msgspec.DecodeError:
+        _whole.decode_lines(b"\n".join(lines).decode())
+    except UNREADABLE:
         return False
     return True
 

@@ -34,6 +34,10 @@ _OTHERS = [
     b'{"kind":"moonphase","time_us":1,"tides":[1]}',
     b'{"kind":null,"time_us":1}',
     b'{"topic":"t"}',
+    b'{"\xff":1}',
+    b'{"kind":"ledger","\xc3":1}',
+    b'{"kind":"moonphase","tides":"\xff"}',
+    b'{"kind":"moonphase","tides":' + b"[" * 5000 + b"]" * 5000 + b"}",
 ]
 
 

@@ -26,6 +26,16 @@ def test_torn_lines_are_told_and_cost_no_others() -> None:
     assert [row["topic"] for row in rows(LINE, LINE[:-4], LATER)] == [None, "there", "there"]
 
 
+def test_names_that_are_not_utf8_and_deep_nesting_are_torn_lines() -> None:
+    deep = LINE.replace(b'"acks":1', b'"acks":1,"later":' + b"[" * 5000 + b"]" * 5000)
+    assert errors(LINE, b'{"\xff":1}', LINE.replace(b'"acks"', b'"\xc3":1,"acks"'), deep) == ["here: a torn line"] * 3
+
+
+def test_unknown_text_that_is_not_utf8_is_kept_as_far_as_it_can_be_read() -> None:
+    (row,) = rows(LINE.replace(b'"acks":1', b'"acks":1,"later":"a\xff"'), unknown=True)
+    assert row[UNKNOWN] == '{"later":"a\ufffd"}'
+
+
 def test_a_null_is_a_torn_line_even_if_there_is_nothing_else() -> None:
     assert errors(b"null") == ["here: a torn line"]
 

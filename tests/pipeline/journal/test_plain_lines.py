@@ -59,6 +59,8 @@ def test_one_that_is_not_plain_is_not_taken(line: bytes) -> None:
 def test_torn_lines_are_not_whole() -> None:
     assert are_whole([LINE, LINE.replace(b'"acks":1', b'"acks":"one","later":1')])
     assert not are_whole([LINE, LINE[:-2]])
+    assert not are_whole([LINE, b'{"\xff":1}'])
+    assert not are_whole([LINE, b'{"later":' + b"[" * 5000 + b"]" * 5000 + b"}"])
 
 
 def test_a_table_is_completed_with_nulls() -> None:
