@@ -27,7 +27,7 @@ class TokenEndpoint:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
         self.status = 200
-        self.expires_in: float | None = 3_600
+        self.expires_in: float | str | None = 3_600
         self.body: bytes | None = None
         self.asked: list[dict[str, Any]] = []
         self._port = free_port()

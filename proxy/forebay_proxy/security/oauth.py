@@ -9,6 +9,7 @@ The endpoint is no broker: whose certificate it may have, the options `ssl.…` 
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from base64 import b64encode
 from collections.abc import Mapping
@@ -33,7 +34,8 @@ FRESH_PART: Final = 0.8
 
 class _Answer(msgspec.Struct):
     access_token: str
-    expires_in: float = 0.0
+    expires_in: float | str | None = None
+    """Text is against RFC 6749, and there are servers that write it; Kafka's clients do not look at it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class TokenSource:
                 asked_at = monotonic()
                 answer = await self._ask()
                 self._token = Secret(answer.access_token)
-                self._fresh_until = asked_at + max(0.0, answer.expires_in) * FRESH_PART
+                self._fresh_until = asked_at + _life_s(answer.expires_in) * FRESH_PART
             return self._token
 
     def forget(self) -> None:
@@ -121,3 +123,12 @@ class TokenSource:
             return msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError:
             raise ConnectionError(f"the token endpoint {told.url} answered without a token") from None
+
+
+def _life_s(told: float | str | None) -> float:
+    """0 where it is not told, or is no number."""
+    try:
+        life_s = float(told or 0)
+    except ValueError:
+        return 0.0
+    return max(0.0, life_s) if math.isfinite(life_s) else 0.0

@@ -155,6 +155,9 @@ class Renewals:
             return Outcome(what)
         if changed and not asked:
             await asyncio.sleep(self._settle_s)
+        paths = await asyncio.to_thread(files, self._settings, each.it.prefixes)
+        if paths != each.paths:  # one of them refers to others than before
+            each.paths, seen = paths, await asyncio.to_thread(_look_at, paths)
         made = await asyncio.to_thread(self._prepare, each.it)
         if await asyncio.to_thread(_look_at, each.paths) != seen:
             return Outcome(what, CHANGING)  # the next look takes it

@@ -46,6 +46,17 @@ async def test_a_token_of_unknown_life_is_used_once() -> None:
         assert [(await tokens.token()).reveal() for _ in range(2)] == ["token-1", "token-2"]
 
 
+@pytest.mark.parametrize(("told", "asked"), [("3599", 1), ("soon", 2), ("inf", 2), ("", 2)])
+@in_loop
+async def test_a_life_that_is_told_as_text_is_read_if_it_is_a_number(told: str, asked: int) -> None:
+    async with TokenEndpoint() as endpoint:
+        endpoint.expires_in = told
+        tokens = source(endpoint.url)
+        for _ in range(2):
+            await tokens.token()
+        assert len(endpoint.asked) == asked
+
+
 @in_loop
 async def test_what_goes_wrong_is_one_line_without_a_secret() -> None:
     async with TokenEndpoint() as endpoint:

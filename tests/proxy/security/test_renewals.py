@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import structlog
 
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry, decode, merge
@@ -258,3 +260,27 @@ async def test_of_several_workers_the_first_expiry_counts(tmp_path: Path) -> Non
 
     merged = merge(map(decode, (snapshot(1e9 + 3), snapshot(1e9))))
     assert merged.gauges["forebay_certificate_expiry_timestamp_seconds", ("client",)] == 1e9
+
+
+@in_loop
+async def test_a_file_that_is_referred_to_since_the_start_is_watched_from_then_on(tmp_path: Path) -> None:
+    identities, secret = tmp_path / "identities.toml", tmp_path / "secret.properties"
+    secret.write_text("key=one")
+    secret.chmod(0o600)
+    identities.write_text("# nobody")
+    identities.chmod(0o600)
+    own = ListenerSettings(upstream_identities_location=str(identities))
+    listeners = (ListenerAddress("SASL_SSL", "h", 1),)
+    told = Settings(bootstrap_servers=(), listeners=listeners, listener_name={"sasl_ssl": own})
+    thing = Thing(secret)
+    renewals = Renewals(told, RenewalMetrics(MetricRegistry()), 0.002, 0.0)
+    renewals.add(Renewable("upstream", "identities", ("listener.name.sasl_ssl.upstream.identities.",), thing.prepare))
+    task = asyncio.create_task(renewals.run())
+    try:
+        identities.write_text(f"a = '${{file:{secret}:key}}'")
+        await until(lambda: thing.text == "key=one")
+        secret.write_text("key=another")
+        await until(lambda: thing.text == "key=another")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
