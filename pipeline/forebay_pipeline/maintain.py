@@ -58,7 +58,7 @@ def maintain(spark: SparkSession, folder: str, table_format: Format, keep_days: 
 )
 @click.option(
     "--keep-days",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 36_500),
     default=3,
     show_default=True,
     metavar="DAYS",

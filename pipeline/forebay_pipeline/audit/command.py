@@ -46,7 +46,7 @@ from forebay_pipeline.storage import Storage
 )
 @click.option(
     "--settle",
-    type=FiniteRange(0),
+    type=FiniteRange(0, 10 * 365 * 86_400),
     default=600,
     show_default=True,
     metavar="SECONDS",

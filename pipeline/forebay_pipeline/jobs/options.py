@@ -10,6 +10,7 @@ import functools
 import math
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
@@ -24,6 +25,9 @@ from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.security import read_security
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.journal.tables import FORMATS, PARQUET, Format
+
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""As of a shell's command."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -247,7 +251,8 @@ def _pairs(conf: tuple[str, ...]) -> Mapping[str, str]:
 def job(command: Callable[..., int]) -> Callable[..., None]:
     """Makes a command of a function that returns an exit code.
 
-    CannotRun and Spark's errors become one sentence on standard error and COULD_NOT_RUN.
+    CannotRun and Spark's errors become one sentence on standard error and COULD_NOT_RUN; what nobody foresaw, too,
+    behind its traceback.
     """
 
     @functools.wraps(command)
@@ -261,6 +266,14 @@ def job(command: Callable[..., int]) -> Callable[..., None]:
         except (PySparkException, Py4JError) as error:
             click.echo(f"forebay-pipeline: Spark failed: {first_line(error)}", err=True)
             code = COULD_NOT_RUN
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:  # Python would end with 1, which means findings
+            traceback.print_exc()
+            click.echo(f"forebay-pipeline: failed: {type(error).__name__}: {error}", err=True)
+            code = COULD_NOT_RUN
+        except KeyboardInterrupt:
+            code = INTERRUPTED
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
         sys.exit(code)

@@ -326,7 +326,9 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
     "--grid", metavar="'NAME=V1,V2 …'", help=f"Settings to try, in all combinations; default: {DEFAULT_GRID!r}."
 )
 @click.option("--vary", multiple=True, metavar="NAME=V1,V2", help="One more setting to try; may be repeated.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Random seed: the same seed, the same result.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=1, show_default=True, help="Random seed: the same seed, the same result."
+)
 @click.option(
     "--slice",
     "slice_s",

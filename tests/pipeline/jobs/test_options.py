@@ -146,13 +146,19 @@ def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.Monkey
         (lambda: 1, 1, ""),
         (CannotRun("There is no sea."), COULD_NOT_RUN, "forebay-pipeline: There is no sea.\n"),
         (Py4JError("\n  It broke.\n  at java.lang"), COULD_NOT_RUN, "forebay-pipeline: Spark failed: It broke.\n"),
+        (
+            click.UsageError("Not so."),
+            2,
+            "Usage: command [OPTIONS]\nTry 'command --help' for help.\n\nError: Not so.\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
     ],
 )
 def test_a_job_ends_with_its_exit_code_or_with_one_sentence(does: Any, code: int, said: str) -> None:
     @click.command()
     @job
     def command() -> int:
-        if isinstance(does, Exception):
+        if isinstance(does, BaseException):
             raise does
         return int(does())
 
@@ -160,6 +166,32 @@ def test_a_job_ends_with_its_exit_code_or_with_one_sentence(does: Any, code: int
     result = CliRunner().invoke(command)
     assert (result.exit_code, result.stderr) == (code, said)
     assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_what_nobody_foresaw_is_no_finding() -> None:
+    @click.command()
+    @job
+    def command() -> int:
+        raise OverflowError("too large")
+
+    result = CliRunner().invoke(command)
+    assert result.exit_code == COULD_NOT_RUN
+    assert result.stderr.startswith("Traceback")
+    assert result.stderr.endswith("forebay-pipeline: failed: OverflowError: too large\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("audit", "--settle", "1e305"),
+        ("replay", "--seed", "-1"),
+        ("maintain", "--keep-days", "1000000"),
+    ],
+)
+def test_numbers_that_no_job_can_use_are_refused(line: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli.main, line)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{line[1]}'" in result.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in cli.JOBS if name not in ("maintain", "pack")])
