@@ -55,7 +55,7 @@ class Entry:
             body = await request.read()  # raises 413
             try:
                 asked: dict[str, Any] = msgspec.json.decode(body, type=dict[str, Any]) if body else {}
-            except msgspec.DecodeError:
+            except (ValueError, RecursionError):
                 return refused("the body must be an object of JSON", 400)
             return await change(request, asked)
 

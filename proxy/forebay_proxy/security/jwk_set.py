@@ -114,7 +114,7 @@ class JwkSet:
             raise ConnectionError(f"{self._url} cannot be asked: {why}") from None
         try:
             keys = msgspec.json.decode(body, type=_Answer).keys
-        except (msgspec.DecodeError, RecursionError):
+        except (ValueError, RecursionError):
             raise ConnectionError(f"{self._url} answered without keys") from None
         if len(keys) > MAX_KEYS:
             raise ConnectionError(f"{self._url} answered with more than {MAX_KEYS} keys")

@@ -10,7 +10,7 @@ brokers may grant by scopes, groups or an identity pool.
 
 from __future__ import annotations
 
-import math
+import sys
 from base64 import urlsafe_b64decode
 from typing import Final, NamedTuple, Protocol
 
@@ -160,14 +160,11 @@ def read_bearer(token: str, extensions: dict[str, str]) -> BearerLogin:
     told = tuple(sorted(extensions.items()))
     try:
         claims = _claims(segments[1])
-        expires_at = _expiry(claims.get("exp"))
         lasting = {name: value for name, value in claims.items() if name not in OF_THE_TOKEN}
         authority = msgspec.json.encode([lasting, told], order="sorted").decode()
-    except Malformed:
-        raise
     except (ValueError, OverflowError, RecursionError):  # whoever connects may send what no issuer writes
         raise Malformed("the token is not a JWT") from None
-    subject = claims.get("sub")
+    subject, expires_at = claims.get("sub"), _expiry(claims.get("exp"))
     return BearerLogin(subject if isinstance(subject, str) else "", Secret(token), authority, expires_at, told)
 
 
@@ -176,6 +173,6 @@ def _claims(segment: str) -> dict[str, object]:
 
 
 def _expiry(told: object) -> float:
-    if isinstance(told, bool) or not isinstance(told, int | float) or not math.isfinite(told):
+    if isinstance(told, bool) or not isinstance(told, int | float) or not abs(told) <= sys.float_info.max:
         raise Malformed("the token does not say when it expires")
     return float(told)

@@ -121,7 +121,7 @@ class TokenSource:
             raise ConnectionError(f"the token endpoint {told.url} cannot be asked: {why}") from None
         try:
             return msgspec.json.decode(body, type=_Answer)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):  # not UTF-8, or nested too deep
             raise ConnectionError(f"the token endpoint {told.url} answered without a token") from None
 
 

@@ -44,8 +44,8 @@ def test_where_there_is_none_nothing_is_known(storage: Storage, tmp_path: Path) 
     [
         (b"{", "is not the state of an audit"),
         (b'{"v": 1, "processes": 3}', "is not the state of an audit"),
-        (b'{"\xff": 1}', "is not the state of an audit"),
-        (b'{"v": ' + b"[" * 5000, "is not the state of an audit"),
+        (b'{"v": 1, "only": ["\xff"]}', "is not the state of an audit"),
+        (b'{"v": 1, "more": ' + b"[" * 5000, "is not the state of an audit"),
         (b"{}", "is not the state of an audit"),
         (b'{"first_us": 1, "rows": 1}', "is not the state of an audit"),
         (b'{"v": 2}', "has version 2, not 1"),

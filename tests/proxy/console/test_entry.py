@@ -70,7 +70,16 @@ async def test_changes_are_not_to_be_had_by_links_and_forms(tmp_path: Path) -> N
 @in_loop
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"", 200), (b"{}", 200), (b"[]", 400), (b"{", 400), (b"\xff", 400), (b" " * (LARGEST_BODY + 1), 413)],
+    [
+        (b"", 200),
+        (b"{}", 200),
+        (b"[]", 400),
+        (b"{", 400),
+        (b"\xff", 400),
+        (b'{"\xff":1}', 400),
+        (b'{"x":' + b"[" * 20_000, 400),
+        (b" " * (LARGEST_BODY + 1), 413),
+    ],
 )
 async def test_the_body_is_an_object_and_bounded(body: bytes, status: int) -> None:
     async with served(Seen(), **TOKEN) as forebay:

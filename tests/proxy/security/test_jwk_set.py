@@ -100,6 +100,7 @@ async def test_an_outage_leaves_what_is_known(issuer: Issuer) -> None:
         (200, b"{}"),
         (200, b'{"keys": [1]}'),
         (200, b'{"keys": ' + b"[" * 100_000),
+        (200, b'{"keys": [{"kid": "\xff"}]}'),
         (200, b" " * (MAX_ANSWER + 1)),
         (200, json.dumps({"keys": [{}] * (MAX_KEYS + 1)}).encode()),
         (302, b""),

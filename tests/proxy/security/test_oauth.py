@@ -64,6 +64,8 @@ async def test_what_goes_wrong_is_one_line_without_a_secret() -> None:
             (source(endpoint.url, "canary-wrong"), {}, "answered 401"),
             (source(endpoint.url), {"status": 503}, "answered 503"),
             (source(endpoint.url), {"status": 200, "body": b'{"access_token": 5, "canary": 1}'}, "without a token"),
+            (source(endpoint.url), {"body": b'{"access_token": "\xff"}'}, "without a token"),
+            (source(endpoint.url), {"body": b'{"access_token": ' + b"[" * 100_000}, "without a token"),
             (source(f"http://{LOOPBACK}:{free_port()}/token"), {}, "cannot be asked"),
             (source(f"http://{'a' * 64}.test/token"), {}, "cannot be asked"),
         ):
