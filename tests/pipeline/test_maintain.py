@@ -74,7 +74,7 @@ def test_what_is_appended_meanwhile_stays(spark: SparkSession, tmp_path: Path, t
         (["--format", "delta"], "There is no journal in {folder}: it has no tables of delta."),
         (["--format", "parquet"], "'parquet' is not one of 'iceberg', 'delta'."),
         ([], "Missing option '--format'."),
-        (["--format", "iceberg", "--keep-days", "0"], "0 is not in the range x>=1."),
+        (["--format", "iceberg", "--keep-days", "0"], "0 is not in the range 1<=x<=36500."),
     ],
 )
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, tmp_path: Path, words: list[str], said: str) -> None:

@@ -73,10 +73,9 @@ class FiniteRange(click.FloatRange):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """As click calls it. Raises click.BadParameter."""
-        number = super().convert(value, param, ctx)
-        if not math.isfinite(number):
+        if not math.isfinite(click.FLOAT.convert(value, param, ctx)):
             self.fail(f"{value!r} is not a finite number", param, ctx)
-        return number
+        return super().convert(value, param, ctx)
 
 
 _PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")

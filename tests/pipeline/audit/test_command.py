@@ -57,10 +57,10 @@ def test_findings_as_text_and_json_and_where_the_next_audit_begins(world: World,
 
 @pytest.mark.parametrize("carries_on", [True, False])
 def test_young_rows_are_left_to_a_later_audit(world: World, tmp_path: Path, *, carries_on: bool) -> None:
-    """Here: of fewer than 30,000 years."""
+    """Here: of fewer than nine years."""
     world.send(world.made(5))
     world.close_files()
-    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--settle", "1e12")
+    words = ("--journal", tmp_path / "journal", "--bootstrap-servers", "any:9092", "--settle", "3e8")
     result = run(*words, *(("--state", tmp_path / "state.json") if carries_on else ()))
     assert (result.exit_code, "no ledger rows" in result.stderr) == (COULD_NOT_RUN, True)
     assert not (tmp_path / "state.json").exists()
