@@ -8,13 +8,14 @@ In: a client's bytes. Out: what is answered, and who the client is (client_excha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from forebay_codecs.bearer_initial import parse_initial
 from forebay_proxy.config import jaas
 from forebay_proxy.config.listeners import ListenerSettings
-from forebay_proxy.config.secret import Secret
 from forebay_proxy.security.client_exchanges import LoginRefused, Proved, Said
 from forebay_proxy.security.jwk_set import JwkSet
 from forebay_proxy.security.jwt_validator import Expected, JwtValidator
@@ -45,22 +46,35 @@ class BearerExchange:
         return Said(b"", Proved(valid.user, OAUTHBEARER, valid.expires_at))
 
 
-def exchanges(told: ListenerSettings) -> Callable[[], BearerExchange]:
-    """A new exchange each time, all with the keys of one issuer: as a listener was told of it.
+class BearerLogins:
+    """By tokens of one issuer, as a listener was told of it.
 
     Raises StartError where certificates for the issuer's endpoint cannot be used.
     """
-    url = told.sasl_oauthbearer_jwks_endpoint_url
-    options: Mapping[str, Secret] = {}
-    if told.oauthbearer_sasl_jaas_config:
-        options = jaas.parse(told.oauthbearer_sasl_jaas_config).options
-    context = endpoint_context(options) if url.startswith("https://") else None
-    expected = Expected(
-        told.sasl_oauthbearer_expected_issuer,
-        told.sasl_oauthbearer_expected_audience,
-        told.sasl_oauthbearer_sub_claim_name,
-        told.sasl_oauthbearer_clock_skew_seconds,
-    )
-    keys = JwkSet(url, told.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000, context)
-    validator = JwtValidator(keys, expected)
-    return lambda: BearerExchange(validator)
+
+    def __init__(self, told: ListenerSettings) -> None:
+        expected = Expected(
+            told.sasl_oauthbearer_expected_issuer,
+            told.sasl_oauthbearer_expected_audience,
+            told.sasl_oauthbearer_sub_claim_name,
+            told.sasl_oauthbearer_clock_skew_seconds,
+        )
+        refresh_s = told.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
+        self._keys = JwkSet(told.sasl_oauthbearer_jwks_endpoint_url, refresh_s, _context(told))
+        self._validator = JwtValidator(self._keys, expected)
+
+    def begin(self) -> BearerExchange:
+        """A login."""
+        return BearerExchange(self._validator)
+
+    def prepare(self, told: ListenerSettings) -> Callable[[], None]:
+        """Make anew what stands in files; what puts it in place. The keys that are known stay. Raises StartError."""
+        return partial(self._keys.use, _context(told))
+
+
+def _context(told: ListenerSettings) -> ssl.SSLContext | None:
+    """For TLS with the issuer's endpoint."""
+    if not told.sasl_oauthbearer_jwks_endpoint_url.startswith("https://"):
+        return None
+    line = told.oauthbearer_sasl_jaas_config
+    return endpoint_context(jaas.parse(line).options if line else {})

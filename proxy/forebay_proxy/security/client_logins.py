@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from forebay_codecs.scram import HASHES
 from forebay_proxy.config import jaas, rereading
@@ -21,6 +21,9 @@ from forebay_proxy.security.credentials_file import read_all
 from forebay_proxy.security.logins import OAUTHBEARER
 from forebay_proxy.security.renewals import Renewable
 from forebay_proxy.security.scram_exchange import NOBODY, ScramExchange, ScramUsers
+
+if TYPE_CHECKING:
+    from forebay_proxy.security.bearer_exchange import BearerLogins
 
 NONCE_BYTES: Final = 18
 """Of randomness; a nonce must be new each time."""
@@ -34,7 +37,7 @@ class ClientLogins:
         self.mechanisms = listener.told.sasl_enabled_mechanisms
         self._plain: Mapping[str, Secret] = {}
         self._scram = NOBODY
-        self._begin_bearer: Callable[[], Exchange] | None = None
+        self._bearer = _bearer_logins(listener.told) if OAUTHBEARER in self.mechanisms else None
         prefixes = tuple(map(listener.setting, rereading.LOGINS))
         self.renewable = Renewable("client", f"logins at listener {listener.name}", prefixes, self._prepare)
         self._prepare(settings)()
@@ -45,8 +48,8 @@ class ClientLogins:
             return None
         if mechanism in HASHES:
             return ScramExchange(mechanism, self._scram, secrets.token_urlsafe(NONCE_BYTES))
-        if mechanism == OAUTHBEARER and self._begin_bearer is not None:
-            return self._begin_bearer()
+        if mechanism == OAUTHBEARER and self._bearer is not None:
+            return self._bearer.begin()
         return PlainExchange(self._plain)
 
     def _prepare(self, settings: Settings) -> Callable[[], None]:
@@ -55,10 +58,12 @@ class ClientLogins:
         plain = jaas.parse_users(told.plain_sasl_jaas_config) if "PLAIN" in self.mechanisms else {}
         if not set(HASHES).isdisjoint(self.mechanisms):
             scram = _scram_users(listener.setting("scram.credentials.location"), told.scram_credentials_location)
-        begin_bearer = _bearer_exchanges(told) if OAUTHBEARER in self.mechanisms else None
+        commit_bearer = self._bearer.prepare(told) if self._bearer is not None else None
 
         def commit() -> None:
-            self._plain, self._scram, self._begin_bearer = plain, scram, begin_bearer
+            self._plain, self._scram = plain, scram
+            if commit_bearer is not None:
+                commit_bearer()
 
         return commit
 
@@ -70,8 +75,8 @@ def _scram_users(setting: str, path: str) -> ScramUsers:
     return ScramUsers(kept.credentials, kept.phantom_key or made)
 
 
-def _bearer_exchanges(told: ListenerSettings) -> Callable[[], Exchange]:
+def _bearer_logins(told: ListenerSettings) -> BearerLogins:
     """Raises StartError where certificates for the issuer's endpoint cannot be used."""
-    from forebay_proxy.security.bearer_exchange import exchanges  # whoever has no tokens needs no cryptography
+    from forebay_proxy.security.bearer_exchange import BearerLogins  # whoever has no tokens needs no cryptography
 
-    return exchanges(told)
+    return BearerLogins(told)

@@ -66,6 +66,11 @@ class JwkSet:
         self._asked_at = -math.inf
         self._asking: asyncio.Task[None] | None = None
 
+    def use(self, context: ssl.SSLContext | None) -> None:
+        """Another `context` from now on, with which the endpoint may be asked at once."""
+        self._context = context
+        self._asked_at = -math.inf
+
     async def key(self, key_id: str | None, algorithm: str) -> SigningKey | None:
         """The key of that id for an algorithm; without an id, the only key for it. None: there is none."""
         if self._now() >= self._known_at + self._refresh_s:
@@ -89,9 +94,10 @@ class JwkSet:
         return self._asking is not None
 
     async def _renew(self) -> None:
+        asked_at = self._now()
         try:
             self._keys = list(_signing_keys(await self._fetch()))
-            self._known_at = self._asked_at
+            self._known_at = asked_at
         except OSError as error:
             self._log.warning("an issuer does not tell its keys: those known before stay", error=str(error))
         finally:

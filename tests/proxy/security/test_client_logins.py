@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 
 import msgspec
@@ -19,8 +20,10 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, PlainExchange
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.credentials_file import changing
+from tests.kit.certificates import Authority
 from tests.kit.event_loop import in_loop
 from tests.kit.issuer import AUDIENCE, ISSUER, Issuer
+from tests.kit.ports import LOOPBACK
 from tests.kit.sasl import MODULES, quoted
 
 
@@ -149,6 +152,40 @@ async def test_whoever_has_a_token_of_the_issuer_logs_in() -> None:
             assert said.proved is not None
             assert said.proved.principal == "User:alice"
         assert issuer.jwks_asked == 1
+
+
+@in_loop
+async def test_the_issuers_keys_stay_known_while_secrets_are_made_anew_and_its_endpoint_is_away() -> None:
+    with Issuer() as issuer:
+        settings = with_tokens(issuer.jwks_url)
+        logins = ClientLogins(settings, settings.client_listeners[0])
+        for status in (200, 503):
+            issuer.status = status
+            logins.renewable.prepare(settings)()
+            exchange = logins.begin("OAUTHBEARER")
+            assert exchange is not None
+            assert (await exchange.step(bearer(issuer.token(name="alice")))).proved is not None
+
+
+@in_loop
+async def test_certificates_for_the_issuer_count_for_the_next_login_once_they_are_made_anew(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    one, other = (Authority(tmp_path / name) for name in ("one", "other"))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(one.issue("issuer", LOOPBACK))
+    truststore = tmp_path / "ca.pem"
+    truststore.write_bytes(other.pem.read_bytes())
+    with Issuer(tls=server) as issuer:
+        settings = with_tokens(issuer.jwks_url, str(truststore))
+        logins = ClientLogins(settings, settings.client_listeners[0])
+        for proved in (False, True):
+            exchange = logins.begin("OAUTHBEARER")
+            assert exchange is not None
+            said = await exchange.step(bearer(issuer.token(name="alice")))
+            assert (said.proved is not None) is proved
+            truststore.write_bytes(one.pem.read_bytes())
+            logins.renewable.prepare(settings)()
 
 
 def test_certificates_for_the_issuer_that_cannot_be_used_are_told() -> None:
