@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from forebay_proxy.config import identity_map, jaas, providers
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.security import security_conflicts
 from forebay_proxy.config.settings import Settings, conflicts
 from forebay_proxy.config.values import SETTINGS, find, listener_setting
@@ -27,6 +28,7 @@ IDENTITIES: Final = ("upstream.identities.",)
 
 _IDENTITIES: Final = "upstream.identities.location"
 _SCRAM: Final = "scram.credentials.location"
+_ISSUER: Final = "oauthbearer.sasl.jaas.config"
 
 
 def reread(settings: Settings, prefixes: tuple[str, ...], environ: Mapping[str, str]) -> Settings:
@@ -91,7 +93,15 @@ def _locations(settings: Settings) -> Iterator[tuple[str, str]]:
             yield listener.setting(setting), getattr(listener.told, setting.replace(".", "_"))
         for path in identity_map.referenced(listener.told.upstream_identities_location):
             yield listener.setting(_IDENTITIES), path
-    if settings.uses_sasl and settings.sasl_jaas_config:
-        for name, option in jaas.parse(settings.sasl_jaas_config).options.items():
-            if name.startswith("ssl.") and name.endswith(".location"):
-                yield "sasl.jaas.config", option.reveal()
+        for path in _of_endpoint(listener.told.oauthbearer_sasl_jaas_config):
+            yield listener.setting(_ISSUER), path
+    if settings.uses_sasl:
+        for path in _of_endpoint(settings.sasl_jaas_config):
+            yield "sasl.jaas.config", path
+
+
+def _of_endpoint(line: Secret) -> Iterator[str]:
+    """Stores for TLS with a token's or an issuer's endpoint, by what stands in `sasl.jaas.config`."""
+    for name, option in jaas.parse(line).options.items() if line else ():
+        if name.startswith("ssl.") and name.endswith(".location"):
+            yield option.reveal()

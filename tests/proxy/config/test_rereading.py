@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from forebay_proxy.config.rereading import files, reread
+from forebay_proxy.config.kinds import ListenerAddress
+from forebay_proxy.config.listeners import ListenerSettings
+from forebay_proxy.config.rereading import LOGINS, TLS, files, reread
+from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.config.sources import Sources, load
 from forebay_proxy.errors import StartError
@@ -49,6 +52,19 @@ def test_stores_of_a_token_endpoint_belong_to_the_login(tmp_path: Path) -> None:
     }
     login = f"{module} required ssl.truststore.location='/login-ca.pem' scope='a.location';"
     assert files(loaded(tmp_path, login, **told), ("sasl.",)) == ("/login-ca.pem", str(tmp_path / "login"))
+
+
+def test_stores_of_an_issuers_endpoint_belong_to_its_listeners_logins(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    own = ListenerSettings(
+        sasl_enabled_mechanisms=("OAUTHBEARER",),
+        oauthbearer_sasl_jaas_config=Secret(f"{module} required ssl.truststore.location='/issuer-ca.pem';"),
+    )
+    listeners = (ListenerAddress("SASL_SSL", "h", 1), ListenerAddress("SSL", "h", 2))
+    settings = Settings(bootstrap_servers=(), listeners=listeners, listener_name={"sasl_ssl": own})
+    prefix = "listener.name.sasl_ssl."
+    assert files(settings, tuple(prefix + name for name in LOGINS)) == ("/issuer-ca.pem",)
+    assert files(settings, tuple(prefix + name for name in TLS)) == ()
 
 
 def test_what_has_changed_is_taken_where_it_is_asked_for(tmp_path: Path) -> None:
