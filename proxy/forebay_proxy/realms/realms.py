@@ -8,6 +8,7 @@ one realm hears of are known to all: where they are is nobody's secret, and each
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
@@ -33,6 +34,8 @@ BESIDE_S: Final = 0.5
 """Seconds after which another broker is asked beside one that has not answered."""
 AT_ONCE: Final = 2
 SWEEP_S: Final = 1.0
+AGAIN_S: Final = 30.0
+"""A login that a broker refuses and another accepts is at most so often taken for a good one again."""
 
 log = RateLimited(get_logger())
 
@@ -47,6 +50,7 @@ class ClientRealm:
         self._tasks: list[asyncio.Task[None]] = []
         self._expires_at = 0.0
         """When what is presented does, seconds since 1970."""
+        self._presented_at = -math.inf
         self._gateways: dict[Gateway, Gateway] = {}
         self._ended: Callable[[], None] | None = None
         """To be told once it is not needed any more."""
@@ -63,16 +67,18 @@ class ClientRealm:
             found = self._gateways[of] = of.within(self.realm.view, self.realm.departing)
         return found
 
-    def wake(self, login: Login, ended: Callable[[asyncio.Task[None]], None]) -> None:
+    def wake(self, login: Login, now: float, ended: Callable[[asyncio.Task[None]], None]) -> None:
         """A client has come: connections log in so, by the token that is good for longest where there are several.
 
-        `ended` is told of a part that ends by itself.
+        Where a broker has refused that, they are tried again. `now` as time.monotonic; `ended` is told of a part that
+        ends by itself.
         """
         if isinstance(login, DelegatedLogin):
             self._ended = partial(login.tokens.end, login.username)
-        if not self._tasks or login.expires_at > self._expires_at:
+        again = self.connector.is_refused and now >= self._presented_at + AGAIN_S
+        if not self._tasks or login.expires_at > self._expires_at or again:
             self.connector.present(login)
-            self._expires_at = login.expires_at
+            self._expires_at, self._presented_at = login.expires_at, now
         if not self._tasks:
             self._tasks = [asyncio.get_running_loop().create_task(part) for part in self.realm.run()]
             for task in self._tasks:
@@ -173,7 +179,7 @@ class ClientRealms:
         home = self._realms.get(principal)
         if home is None:
             home = self._realms[principal] = self._made()
-        home.wake(login, self._ended)
+        home.wake(login, monotonic(), self._ended)
         return Membership(principal, home, home.gateway(gateway), partial(self._leave, identity))
 
     async def prove(self, login: Login) -> None:

@@ -31,7 +31,7 @@ from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.realms import realms
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
-from forebay_proxy.realms.realms import ClientRealms, Membership
+from forebay_proxy.realms.realms import AGAIN_S, ClientRealms, Membership
 from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
 from tests.kit.app import settings
@@ -152,6 +152,23 @@ async def test_beyond_the_most_nobody_is_let_in_and_it_is_told(protocol: Securit
     land.realms.sweep(100.0)
     land.join("bob")  # an idle one makes room
     assert land.identities() == 1
+    land.realms.close()
+
+
+@in_loop
+async def test_a_login_that_was_refused_once_counts_again_as_brokers_accept_it_but_not_each_time() -> None:
+    land = Land()
+    member, now = land.join("alice"), monotonic()
+    (home,) = land.realms._realms.values()
+
+    def refused_after(s: float) -> bool:
+        home.wake(ALICE, now + s, land.ended.append)
+        return member.refused
+
+    for began in (AGAIN_S, 2 * AGAIN_S + 1):
+        home.connector._told_refusal(HostPort("k1", 9093), "PLAIN", "the users' directory is away")
+        assert refused_after(began - 1)
+        assert not refused_after(began + 1)
     land.realms.close()
 
 
