@@ -42,7 +42,8 @@ class AdminError(Exception):
 def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
     """The URL of the admin endpoint of the first of `servers` that responds; `config` says how they are reached.
 
-    Raises AdminError if none does, or if that one is not Forebay or has no admin endpoint that this host can reach.
+    Raises AdminError if none does, if that one is not Forebay or has no admin endpoint that this host can reach, and
+    where a token would go to a host that was neither asked nor named over TLS.
     """
     failures = []
     for server in servers:
@@ -63,8 +64,21 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
             raise AdminError(f"{where}: run this there, or give --url")
         if host.strip("[]") in _ANYWHERE:  # a certificate has a name; without one, not every name is taken
             host = server.host if https else f"[{address}]" if ":" in address else address
-        return f"{'https' if https else 'http'}://{host}:{port}"
+        url = f"{'https' if https else 'http'}://{host}:{port}"
+        if config.token and config.context is None and https and not _is_of(url, server):
+            where = f"{server} has its admin endpoint at {host}:{port}, or so it says without TLS"
+            raise AdminError(f"{where}: to send admin.bearer.token there, give --url {url}")
+        return url
     raise AdminError(f"no response: {'; '.join(failures)}")
+
+
+def _is_of(url: str, server: HostPort) -> bool:
+    """Whether it leads to that host, or to this one."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host == server.host.strip("[]").lower() or is_loopback(host)
 
 
 def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, str, bool]:

@@ -89,6 +89,43 @@ async def test_without_tls_it_is_named_by_its_address_which_it_takes_for_its_own
         assert await asyncio.to_thread(discover, [server], read(None)) == f"http://{LOOPBACK}:9999"
 
 
+@in_loop
+async def test_a_token_goes_to_no_host_that_was_not_asked_where_anybody_may_have_named_it(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own = str(authority.issue("forebay", LOOPBACK))
+    admin = {"admin": HostPort("forebay.test", 9999), "admin_ssl_keystore_location": own, "admin_unprotected": True}
+    secret, trusts = "admin.bearer.token=canary", f"ssl.truststore.location={authority.pem}"
+    async with (
+        FakeCluster({}) as cluster,
+        running(cluster.bootstrap, **admin) as plain,
+        running(cluster.bootstrap, tls={"ssl_keystore_location": own}, **admin) as secured,
+    ):
+        server = HostPort(LOOPBACK, plain.port)
+        assert await asyncio.to_thread(discover, [server], read(None)) == "https://forebay.test:9999"
+        with pytest.raises(AdminError, match=r"says without TLS: .* give --url https://forebay\.test:9999$"):
+            await asyncio.to_thread(discover, [server], read(written(tmp_path, secret)))
+        server = HostPort(LOOPBACK, secured.port + 1 + NODES)
+        proved = read(written(tmp_path, "security.protocol=SSL", trusts, secret))
+        assert await asyncio.to_thread(discover, [server], proved) == "https://forebay.test:9999"
+
+
+def test_whom_a_port_hides_is_a_host_that_was_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_endpoint, "_ask", lambda *_: ("https://localhost:9999@forebay.test", LOOPBACK, True))
+    with pytest.raises(AdminError, match="says without TLS"):
+        discover([HostPort("localhost", 1)], read(written(tmp_path, "admin.bearer.token=canary")))
+
+
+@pytest.mark.parametrize("admin", ["0.0.0.0", LOOPBACK])
+@in_loop
+async def test_a_token_goes_to_the_host_that_was_asked_and_to_this_one(tmp_path: Path, admin: str) -> None:
+    own = str(Authority(tmp_path).issue("forebay", LOOPBACK))
+    told = {"admin": HostPort(admin, 9999), "admin_ssl_keystore_location": own, "admin_unprotected": True}
+    async with FakeCluster({}) as cluster, running(cluster.bootstrap, **told) as forebay:
+        config = read(written(tmp_path, "admin.bearer.token=canary"))
+        found = await asyncio.to_thread(discover, [HostPort("localhost", forebay.port)], config)
+        assert found == f"https://{'localhost' if admin == '0.0.0.0' else admin}:9999"
+
+
 class Told(socket.socket):
     """A connection that looks like one from `own` to 192.0.2.1."""
 
