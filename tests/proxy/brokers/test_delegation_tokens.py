@@ -32,7 +32,7 @@ from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import Asked, FakeBroker, FakeCluster
 from tests.kit.sasl import PASSWORD, USER, login_line
 
-LIFE_S = 100
+LIFE_S = 1000
 KNOWN_AS = example(
     message("create_delegation_token", 3, "CreateDelegationTokenResponse")
 ).token_requester_principal_name
@@ -139,6 +139,27 @@ async def test_another_one_follows_before_a_session_ends() -> None:
         it.now += 1
         task = it.of("alice")
         await it.given("second")
+        assert (await soon(task)).token_id == "first", "brokers may not know the other one yet"
+        it.now += KNOWN_S - 1
+        assert (await soon(it.tokens.of("alice"))).token_id == "first"
+        it.now += 1
+        assert (await soon(it.tokens.of("alice"))).token_id == "second"
+
+
+@pytest.mark.parametrize("refused", [False, True])
+@in_loop
+async def test_a_new_one_is_given_at_once_where_the_old_one_ends_too_soon_or_is_refused(refused: bool) -> None:
+    async with asking() as it:
+        task = it.of("alice")
+        await it.given("first")
+        await soon(task)
+        it.now += LIFE_S * FRESH_PART if refused else LIFE_S - 2 * KNOWN_S
+        task = it.of("alice")
+        await it.given("second")
+        if refused:
+            assert (await soon(task)).token_id == "first"
+            assert it.tokens.refused("alice"), "the next may not be known"
+            task = it.of("alice")
         assert (await soon(task)).token_id == "second"
 
 
