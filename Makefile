@@ -59,7 +59,7 @@ PIPELINE_SECONDS ?= 120
 pipeline-demo: $(VENV)/.dev kit
 	@$(BIN)/python -m tests.kit.pipeline_demo --seconds $(PIPELINE_SECONDS)
 
-STAGES := $(VENV)/.dev 'kit lint build/compiled/.done' unit 'compile-test deploy-test' pipeline-test integration chaos-test
+STAGES := $(VENV)/.dev 'kit lint build/compiled/.done unit' 'compile-test deploy-test' pipeline-test integration chaos-test
 
 test: export ONCE = 1
 test:

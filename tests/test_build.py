@@ -193,7 +193,7 @@ def test_the_proxy_may_have_them() -> None:
     assert "TID251" not in ruff("proxy/forebay_proxy", "\n".join(BANNED))
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize("workers", ["2", pytest.param("0", marks=pytest.mark.whole)])
 def test_a_skipped_test_fails_the_run(tmp_path: Path, workers: str) -> None:
     (tmp_path / "test_it.py").write_text("import pytest\n\ndef test_it() -> None:\n    pytest.skip('no reason')\n")
     pytest_run = (

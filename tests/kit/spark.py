@@ -28,7 +28,7 @@ TABLE_FORMATS: Final[tuple[Format, ...]] = ("iceberg", "delta")
 EITHER_TABLE: Final = pytest.mark.parametrize(
     "table_format", ["iceberg", pytest.param("delta", marks=pytest.mark.whole)]
 )
-"""For what both do by the same code of ours; test_compact.py and journal/test_tables.py have what is each one's own."""
+"""For what both do by the same code of ours; journal/test_tables.py has what is each one's own."""
 
 
 def table_jar_folder(table_format: Format) -> Path:

@@ -21,7 +21,7 @@ from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
 from forebay_pipeline.journal.source import JournalPlace, Span, day_of, read_rows, torn
 from forebay_pipeline.journal.tables import Format
-from tests.kit.spark import TABLE_FORMATS
+from tests.kit.spark import EITHER_TABLE
 from tests.pipeline import command_line
 from tests.pipeline import rows as make
 from tests.pipeline.files_read import files_read
@@ -29,7 +29,6 @@ from tests.pipeline.rows import START_US, json_lines, write_journal, write_lines
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US
-EITHER_TABLE = pytest.mark.parametrize("table_format", TABLE_FORMATS)
 
 
 @pytest.fixture

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from forebay_pipeline.advice.facts import TopicReason
 from forebay_pipeline.partitions.summary import NOTHING
+from forebay_pipeline.report import plots
 from forebay_pipeline.report.sections import MAX_ROWS, Known, covered, headlines, sections, size
+from forebay_pipeline.report.svg import Plot
 from tests.pipeline.report.known import SECOND, known
 from tests.pipeline.rows import START_US
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plots take seconds; test_plots.py and test_page.py look at them."""
+
+    def undrawn(name: str, title: str, description: str, *_args: Any, **_kwargs: Any) -> Plot:
+        return Plot(name, title, description, "", "")
+
+    monkeypatch.setattr(plots, "plot", undrawn)
 
 
 @pytest.mark.parametrize(
