@@ -165,7 +165,8 @@ def rows_of(parts: DataFrame) -> tuple[int, int]:
 
 
 class Survey(NamedTuple):
-    """The rows to be checked: how many, their first and last time, and the offsets they claim of each partition."""
+    """The rows to be checked: how many, of which topics, their first and last time, and the offsets they claim of each
+    partition."""
 
     rows: int
     uncounted: int
@@ -174,6 +175,7 @@ class Survey(NamedTuple):
     """Records that were acknowledged by brokers that did not say where they are."""
     first_us: int
     last_us: int
+    topics: set[str]
     claimed: list[Claimed]
 
 
@@ -206,6 +208,7 @@ def survey(parts: DataFrame, before: AuditState | None = None) -> Survey | None:
         sum(each.unplaced for each in found),
         min(each.first_us for each in found),
         max(each.last_us for each in found),
+        {each.topic for each in found},
         [
             Claimed(each.topic, each.partition, each.first, each.end, each.late)
             for each in found

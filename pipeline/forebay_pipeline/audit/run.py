@@ -83,6 +83,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
                 anew.values(),
                 examined.uncompared,
                 survey.unplaced,
+                _unseen(wanted, survey.topics),
             )
         ),
         notes=[*_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
@@ -155,9 +156,16 @@ def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(Counts(), lost, deleted)),
+        incomplete=list(incomplete(Counts(), lost, deleted, unseen=_unseen(wanted))),
         notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost)],
     )
+
+
+def _unseen(wanted: Wanted, topics: Collection[str] = ()) -> list[str]:
+    """Of the topics that were asked for those that neither have rows to be checked, as `topics` do, nor were audited
+    before."""
+    audited = wanted.before.offsets if wanted.before is not None else {}
+    return sorted({*wanted.topics} - {*topics} - audited.keys())
 
 
 def _elsewhere(lost: Losses) -> Iterator[str]:

@@ -72,6 +72,11 @@ def test_what_topics_have_lost_since() -> None:
     ]
 
 
+def test_topics_that_nothing_is_known_of() -> None:
+    (told,) = incomplete(Counts(), NOTHING, unseen=["click", "order"])
+    assert told.startswith("Nothing of topics that were asked for: click; order. No ledger row ")
+
+
 def test_what_does_not_say_how_many_records_it_is_of() -> None:
     (told,) = incomplete(Counts(), NOTHING, uncounted=1234)
     assert told.startswith("Not counted: 1,234 batches that passed through untouched")

@@ -119,6 +119,16 @@ def test_a_span_without_rows(world: World) -> None:
         world.audit(Wanted(Span(START_US + 3600 * STEP_US)))
 
 
+def test_a_topic_without_rows_beside_one_with_some(world: World) -> None:
+    """A name with a typing error, say. What an audit before found is enough."""
+    world.send(world.made(5))
+    result, state = world.audit_on(Wanted(state=AuditState(only=["clik", "t"]), topics=("clik", "t")))
+    assert (result.rows, result.exit_code) == (1, INCOMPLETE)
+    assert [told.partition(". ")[0] for told in result.incomplete] == ["Nothing of topics that were asked for: clik"]
+    (again,) = world.audit_on(Wanted(state=state, topics=("clik", "t")))[0].incomplete
+    assert again == result.incomplete[0]
+
+
 def test_a_file_that_is_deleted_while_it_is_audited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was there when rows were counted, but not when they were to be checked; the next audit misses it."""
     row = world.send(world.made(5))
