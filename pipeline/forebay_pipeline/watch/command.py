@@ -4,7 +4,7 @@ In: the journal with its ledger (`journal.ledger`), its files or topic, and what
 offsets; no record is read. Out: a Minute for each topic and minute, to any of: JSON lines, each exactly once, across
 restarts with the same checkpoint too; a Kafka topic; a file for Prometheus; and those with findings to a webhook.
 Without any of these, sentences. Exit codes: 0; with --once 1 if there were findings, and 3 if there were none, but not
-all could be checked; 2 it could not run.
+all could be checked, or nothing was judged; 2 it could not run.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def command(
     """Tell loss and latency of each topic and minute as they happen.
 
     Only ends of topics are looked at: records that are there, but wrong, are found by `audit`. Exit codes: 0; with
-    --once also 1, there were findings; 3, there were none, but not all could be checked; 2 it could not run.
+    --once also 1, there were findings; 3, there were none, but not all could be checked, or nothing was judged; 2 it
+    could not run.
     """
     if place.brokers is None:
         raise click.UsageError("watch requires --bootstrap-servers: it asks the brokers where topics end")
@@ -94,11 +95,28 @@ def command(
     watcher.outputs = watcher.outputs or [Sentences()]
     if checkpoint is not None:
         claim(storage, checkpoint, "watch", output)
-    batches.start(stream_tallies(rows, wait_s(place, late)), checkpoint, None if once else every)
+    wait = wait_s(place, late)
+    batches.start(stream_tallies(rows, wait), checkpoint, None if once else every)
     batches.await_end()
     tell_late(batches.late, "rows")
+    judged = watcher.last_us > 0
+    if checkpoint is not None:
+        judged = _ever_judged(storage, checkpoint, now=judged)
     if not once:
         return CLEAN
     if watcher.findings:
         return FINDINGS
+    if not judged:
+        click.echo(f"No minute was judged: the journal has no rows that are {wait:,} s later than one's end.", err=True)
+        return INCOMPLETE
     return INCOMPLETE if watcher.unchecked or watcher.without_ledger or batches.late else CLEAN
+
+
+def _ever_judged(storage: Storage, checkpoint: str, *, now: bool) -> bool:
+    """Whether this run has judged a minute, or one before it: which a file of the checkpoint tells the next."""
+    place = f"{checkpoint.rstrip('/')}/_judged"
+    if storage.read(place) is not None:
+        return True
+    if now:
+        storage.write(place, b"")
+    return now

@@ -104,6 +104,21 @@ def test_sentences_and_what_could_not_be_checked(job: Job) -> None:
     assert job.once("--slow", 1).exit_code == 1
 
 
+def test_where_no_minute_was_judged_that_is_said(job: Job) -> None:
+    """Once one was, there need not be a new one each time; it may be one in which nothing was sent."""
+    checkpoint = ("--checkpoint", job.output / "checkpoint")
+    job.write(sent(5))
+    job.quiet(70)
+    for words in ((), checkpoint, checkpoint):
+        done = job.once(*words)
+        assert (done.exit_code, done.stdout) == (3, "")
+        assert done.stderr == "No minute was judged: the journal has no rows that are 30 s later than one's end.\n"
+    job.quiet(95)
+    assert job.once(*checkpoint).exit_code == 0
+    done = job.once(*checkpoint)
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_without_a_ledger_nothing_is_watched(job: Job) -> None:
     for second in (5, 10, 95):
         told = {"batch_rows_total": 100, "ledger_rows_total": 0}
