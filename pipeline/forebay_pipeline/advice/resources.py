@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from forebay_pipeline.advice.change import Change, Effect
-from forebay_pipeline.advice.facts import Facts
+from forebay_pipeline.advice.facts import ENOUGH, Facts
 from forebay_pipeline.partitions.summary import RackUse
 from forebay_pipeline.partitions.tables import GB, MONTH_S
 
@@ -29,7 +29,9 @@ def memory(facts: Facts) -> Change | None:
     """Clients wait for memory: give each worker twice as much."""
     workers, waited = facts.summary.workers, facts.summary.seconds_waited
     seconds = sum(worker.seconds_waited for worker in workers)
-    if waited is None or waited < WAITED or seconds < WAITED_S or facts.simulated("buffer.memory"):
+    if facts.batches.batches < ENOUGH or facts.simulated("buffer.memory"):
+        return None
+    if waited is None or waited < WAITED or seconds < WAITED_S:
         return None
     pool = max(worker.pool_bytes for worker in workers)
     if 2 * pool > LARGEST_MEMORY:
@@ -54,7 +56,9 @@ def memory(facts: Facts) -> Change | None:
 def racks(facts: Facts) -> Change | None:
     """Much crosses racks that need not. All stays where Forebay does not tell its clients' racks apart."""
     use = facts.summary.racks
-    if use is None or facts.present.text("partitioner.rack.aware") == "true" or not facts.batches.bytes:
+    if use is None or facts.present.text("partitioner.rack.aware") == "true":
+        return None
+    if facts.batches.batches < ENOUGH or not facts.batches.bytes:
         return None
     known = use.same_bytes + use.other_bytes
     movable = facts.batches.movable_bytes / facts.batches.bytes

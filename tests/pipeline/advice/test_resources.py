@@ -38,6 +38,12 @@ def test_without_enough_evidence_nothing_is_said_of_memory(workers: list[object]
     assert memory(facts(workers=workers)) is None
 
 
+@pytest.mark.parametrize(("batches", "said"), [(999, False), (1000, True)])
+def test_nothing_is_said_of_either_with_few_batches_to_go_by(batches: int, *, said: bool) -> None:
+    seen = facts(workers=SHORT, racks=CROSSED, batches=BATCHES._replace(batches=batches))
+    assert [rule(seen) is not None for rule in (memory, racks)] == [said, said]
+
+
 def test_what_crosses_racks_may_stay(tmp_path: Path) -> None:
     """Four fifths of the bytes may move: 24 of 40 GB at best, which is 60 %."""
     change = racks(facts(racks=CROSSED))
