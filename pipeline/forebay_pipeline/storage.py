@@ -70,6 +70,13 @@ class Storage:
             raise CannotRun(f"{folder} is all of a file system: name a folder in it.")
         return str(whole.getParent()), str(whole.getName())
 
+    def local(self, path: str) -> Path | None:
+        """Where that is on the local disk; None if it is elsewhere."""
+        with _or_cannot_run("read", path):
+            place, files = self._at(path)
+            local = is_instance_of(self._gateway, files, "org.apache.hadoop.fs.RawLocalFileSystem")
+            return Path(files.pathToFile(place).getPath()) if local else None
+
     @contextmanager
     def locked(self, path: str) -> Iterator[None]:
         """While it lasts, no other process has a lock by that path; on a local disk, elsewhere nothing is locked.
@@ -77,10 +84,7 @@ class Storage:
         For what relies on files that appear only where none is, which a local disk does not warrant. Says on stderr
         where it has to wait.
         """
-        with _or_cannot_run("write", path):
-            place, files = self._at(path)
-            local = is_instance_of(self._gateway, files, "org.apache.hadoop.fs.RawLocalFileSystem")
-            lock = Path(files.pathToFile(place).getPath()) if local else None
+        lock = self.local(path)
         if lock is None:
             yield
             return

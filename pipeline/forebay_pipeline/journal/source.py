@@ -24,6 +24,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.output_owner import check_place
+from forebay_pipeline.journal.readable import check_readable
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
@@ -135,7 +136,7 @@ def read_rows(
 
     What comes after this call is not read, however often the rows are. With `kinds`, only rows of these and torn ones,
     in the columns of these and `error`: others then cost little. The proxy's files whose names are in `but` are not
-    read. Raises CannotRun if there is no journal at `place`.
+    read. Raises CannotRun if there is no journal at `place`, or it has files that may not be read.
     """
     wanted = Wanted(_names(kinds))
     if place.in_kafka:
@@ -151,6 +152,7 @@ def read_rows(
     hours = folder.hours(span)
     if not hours:
         return spark.createDataFrame([], from_arrow_schema(wanted.schema))
+    check_readable(spark, Storage(spark), hours)
     files = _closed(spark.read.format("binaryFile").load(hours))
     if but:
         files = files.where(~F.col("_metadata.file_name").isin(*but))
@@ -211,7 +213,8 @@ def stream_rows(
 
     `kinds` are as in read_rows, `folders` as in decoding.Wanted. At most `files_a_trigger` files, or
     `offsets_a_trigger` records of a topic, are read at once. Rows that a topic lost before they were read fail the
-    query unless `skip_expired`. Raises CannotRun if there is no journal at `place`.
+    query unless `skip_expired`. Raises CannotRun if there is no journal at `place`, or it has files now that may not be
+    read.
     """
     wanted = Wanted(_names(kinds), unknown, folders)
     if place.in_kafka:
@@ -223,7 +226,7 @@ def stream_rows(
             "failOnDataLoss": str(not skip_expired),
         }
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"), wanted)
-    _folder(spark, place)
+    check_readable(spark, Storage(spark), _folder(spark, place).hours(ALL_TIME))
     files = (
         spark.readStream.format("binaryFile")
         .schema(_FILE)

@@ -1,0 +1,56 @@
+"""Files of a journal that the job's user may not read. Root may read all, so the system's answer is made up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, stream_rows
+from tests.pipeline.command_line import run
+from tests.pipeline.rows import START_US, batch_row, write_journal
+
+DAY_US = 24 * 3600 * 1_000_000
+
+
+@pytest.fixture
+def forbid(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    allowed = os.access
+
+    def forbidden(secret: Path) -> None:
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != secret and allowed(path, mode))
+
+    return forbidden
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    spark: SparkSession, tmp_path: Path, forbid: Callable[[Path], None]
+) -> None:
+    place = JournalPlace(str(tmp_path / "journal"))
+    write_journal(tmp_path / "journal", [batch_row()])
+    file = write_journal(tmp_path / "journal", [batch_row()], name="secret")
+    forbid(file)
+    for read in (read_rows, stream_rows):
+        with pytest.raises(CannotRun, match=f"^Cannot read {file}: run the job as a user who may read all files"):
+            read(spark, place)
+    done = run("compact", "--journal", tmp_path / "journal", "--output", tmp_path / "parquet")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"forebay-pipeline: Cannot read {file}: ")
+    assert read_rows(spark, place, Span(START_US + DAY_US)).count() == 0
+
+
+def test_what_is_no_file_of_the_journal_may_be_secret(
+    spark: SparkSession, tmp_path: Path, forbid: Callable[[Path], None]
+) -> None:
+    """An open file is hidden; and what retention has deleted may not be read either."""
+    file = write_journal(tmp_path, [batch_row()])
+    hidden = file.with_name(".open.jsonl.zst")
+    hidden.write_bytes(file.read_bytes())
+    forbid(hidden)
+    assert read_rows(spark, JournalPlace(str(tmp_path))).count() == 1
+    file.with_name("gone.jsonl.zst").symlink_to(tmp_path / "none")
+    assert read_rows(spark, JournalPlace(str(tmp_path))).count() == 1
