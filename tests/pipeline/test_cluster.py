@@ -104,6 +104,15 @@ def test_without_the_pack_it_cannot_run(cluster: SparkCluster, store: ObjectStor
     assert "forebay-pipeline: Spark failed: " in done.stdout + done.stderr
 
 
+def test_a_journal_that_only_the_driver_has_is_not_read_as_an_empty_one(cluster: SparkCluster, tmp_path: Path) -> None:
+    write_journal(tmp_path / "journal", [batch_row()])
+    journal, output = str(tmp_path / "journal"), str(tmp_path / "parquet")
+    for words in (["compact", "--output", output], ["partitions"]):
+        done = cluster.submit(*words, "--journal", journal)
+        assert done.returncode == 2
+        assert f", where an executor is, has no folder {journal}: " in done.stdout + done.stderr
+
+
 def test_partitions_measures_the_same(both: Both) -> None:
     """A shuffle: each executor reads what the other one has sorted."""
     cluster, local = both.read("partitions", "--by", "topic,partition,leader")

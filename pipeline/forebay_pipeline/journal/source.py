@@ -24,7 +24,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.output_owner import check_place
-from forebay_pipeline.journal.readable import check_readable
+from forebay_pipeline.journal.readable import check_everywhere, check_readable
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
@@ -146,6 +146,7 @@ def read_rows(
     if place.format != PARQUET:
         return _of_kinds(_of_tables(spark, str(place), place.format, span, wanted), wanted)
     folder = _folder(spark, place)
+    check_everywhere(spark, Storage(spark), str(place))
     if folder.format is not None:
         expect(str(place), folder.format, PARQUET)
         return _of_kinds(_parquet(spark, str(place), span), wanted)
@@ -226,7 +227,9 @@ def stream_rows(
             "failOnDataLoss": str(not skip_expired),
         }
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"), wanted)
-    check_readable(spark, Storage(spark), _folder(spark, place).hours(ALL_TIME))
+    folder = _folder(spark, place)
+    check_everywhere(spark, Storage(spark), str(place))
+    check_readable(spark, Storage(spark), folder.hours(ALL_TIME))
     files = (
         spark.readStream.format("binaryFile")
         .schema(_FILE)
