@@ -63,7 +63,7 @@ def discover(servers: Sequence[HostPort], config: CommandConfig) -> str:
             where = f"{server} has its admin endpoint at {host}:{port}, where only its own host reaches it"
             raise AdminError(f"{where}: run this there, or give --url")
         if host.strip("[]") in _ANYWHERE:  # a certificate has a name; without one, not every name is taken
-            host = server.host if https else f"[{address}]" if ":" in address else address
+            host = _bracketed(server.host if https else address)
         url = f"{'https' if https else 'http'}://{host}:{port}"
         if config.token and config.context is None and https and not _is_of(url, server):
             where = f"{server} has its admin endpoint at {host}:{port}, or so it says without TLS"
@@ -78,7 +78,12 @@ def _is_of(url: str, server: HostPort) -> bool:
         host = urlsplit(url).hostname or ""
     except ValueError:
         return False
-    return host == server.host.strip("[]").lower() or is_loopback(host)
+    return host.rstrip(".") == server.host.strip("[]").lower().rstrip(".") or is_loopback(host)
+
+
+def _bracketed(host: str) -> str:
+    """As it stands in a URL."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _ask(server: HostPort, context: ssl.SSLContext | None) -> tuple[str | None, str, bool]:

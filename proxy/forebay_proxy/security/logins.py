@@ -24,7 +24,7 @@ from forebay_proxy.config.secret import Secret
 PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 
-OF_THE_TOKEN: Final = frozenset({"iat", "exp", "nbf", "jti", "auth_time", "uti", "aio"})
+OF_THE_TOKEN: Final = frozenset({"iat", "exp", "nbf", "jti", "auth_time", "uti", "aio", "xms_ftd"})
 """Claims that say nothing of whom the token is for (RFC 7519; OpenID Connect; Microsoft's Entra ID)."""
 _SEGMENTS: Final = 3
 

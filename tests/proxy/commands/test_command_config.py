@@ -115,6 +115,20 @@ def test_whom_a_port_hides_is_a_host_that_was_not_asked(tmp_path: Path, monkeypa
         discover([HostPort("localhost", 1)], read(written(tmp_path, "admin.bearer.token=canary")))
 
 
+@pytest.mark.parametrize(
+    ("asked", "named", "url"),
+    [
+        ("2001:db8::1", "https://0.0.0.0:9999", "https://[2001:db8::1]:9999"),
+        ("Forebay.test.", "https://forebay.test:9999", "https://forebay.test:9999"),
+    ],
+)
+def test_the_host_that_was_asked_is_known_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, named: str, url: str
+) -> None:
+    monkeypatch.setattr(admin_endpoint, "_ask", lambda *_: (named, "2001:db8::1", False))
+    assert discover([HostPort(asked, 1)], read(written(tmp_path, "admin.bearer.token=canary"))) == url
+
+
 @pytest.mark.parametrize("admin", ["0.0.0.0", LOOPBACK])
 @in_loop
 async def test_a_token_goes_to_the_host_that_was_asked_and_to_this_one(tmp_path: Path, admin: str) -> None:

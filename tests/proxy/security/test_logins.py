@@ -53,7 +53,7 @@ def test_other_mechanisms_are_not() -> None:
         read_login("SCRAM-SHA-256", b"n,,n=alice,r=nonce")
 
 
-@pytest.mark.parametrize("claim", ["aio", "auth_time", "exp", "iat", "jti", "nbf", "uti"])
+@pytest.mark.parametrize("claim", ["aio", "auth_time", "exp", "iat", "jti", "nbf", "uti", "xms_ftd"])
 def test_the_next_token_is_the_same_identity(claim: str) -> None:
     assert authority(**{claim: 1_900_000_000}) == authority()
 
