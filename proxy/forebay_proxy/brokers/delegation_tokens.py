@@ -62,6 +62,10 @@ class _Owned:
         self.why = ""
         self.again_at = 0.0
 
+    def is_good_at(self, now: float) -> bool:
+        """Whether a session may begin with the newest one: it is renewed after 85 % of what is left."""
+        return now + 2 * KNOWN_S < self.good_until
+
 
 class DelegationTokens:
     """No more are kept than there are owners who have not been ended (logins.Tokens)."""
@@ -89,25 +93,30 @@ class DelegationTokens:
             owned = self._owned[owner] = _Owned()
         async with owned.asking:
             now = self._clock()
-            if owned.token is None or now >= owned.fresh_until:
-                if now < owned.again_at:
-                    raise ConnectionError(owned.why)
-                try:
-                    made = await self._create(owner)
-                except (OSError, Malformed) as error:
-                    owned.why = f"no delegation token for User:{owner}: {error}"
-                    owned.again_at = self._clock() + PAUSE_S
-                    raise ConnectionError(owned.why) from None
-                # A session that begins with it is renewed after 85 % of what is left.
-                owned.before = owned.token if now + 2 * KNOWN_S < owned.good_until else None
-                owned.token = made
-                owned.made_at = self._clock()
-                life_s = (made.expires_at_ms - made.issued_at_ms) / 1000
-                owned.fresh_until, owned.good_until = now + life_s * FRESH_PART, now + life_s
+            if now >= max(owned.fresh_until, owned.again_at):
+                await self._renew(owner, owned, now)
+            if owned.token is None or (now >= owned.fresh_until and not owned.is_good_at(now)):
+                raise ConnectionError(owned.why)
             if self._clock() - owned.made_at >= KNOWN_S:
                 owned.before = None
             token = owned.before or owned.token
             return Token(token.token_id, Secret(token.password))
+
+    async def _renew(self, owner: str, owned: _Owned, now: float) -> None:
+        """Ask for another one; where there is none, those that it has stay."""
+        try:
+            made = await self._create(owner)
+        except (OSError, Malformed) as error:
+            owned.why = f"no delegation token for User:{owner}: {error}"
+            owned.again_at = self._clock() + PAUSE_S
+            if owned.token is not None and owned.is_good_at(now):
+                log.warning("no new delegation token: the one before is used on", owner=owner, error=str(error))
+            return
+        owned.before = owned.token if owned.is_good_at(now) else None
+        owned.token = made
+        owned.made_at = self._clock()
+        life_s = (made.expires_at_ms - made.issued_at_ms) / 1000
+        owned.fresh_until, owned.good_until = now + life_s * FRESH_PART, now + life_s
 
     def refused(self, owner: str) -> bool:
         """As logins.Tokens.refused: an older one is not used again."""

@@ -48,9 +48,10 @@ class ClientRealm:
         self.stats = stats
         self.realm = Realm(shared, connector, stats, asks=True)
         self._tasks: list[asyncio.Task[None]] = []
-        self._expires_at = 0.0
-        """When what is presented does, seconds since 1970."""
+        self._login: Login | None = None
+        """What is presented."""
         self._presented_at = -math.inf
+        self._is_second_try = False
         self._gateways: dict[Gateway, Gateway] = {}
         self._ended: Callable[[], None] | None = None
         """To be told once it is not needed any more."""
@@ -70,23 +71,30 @@ class ClientRealm:
     def wake(self, login: Login, now: float, ended: Callable[[asyncio.Task[None]], None]) -> None:
         """A client has come: connections log in so, by the token that is good for longest where there are several.
 
-        Where a broker has refused that, they are tried again. `now` as time.monotonic; `ended` is told of a part that
-        ends by itself.
+        Where a broker has refused that, it is tried again, and then the client's, which may be older. `now` as
+        time.monotonic; `ended` is told of a part that ends by itself.
         """
         if isinstance(login, DelegatedLogin):
             self._ended = partial(login.tokens.end, login.username)
-        again = self.connector.is_refused and now >= self._presented_at + AGAIN_S
-        if not self._tasks or login.expires_at > self._expires_at or again:
-            self.connector.present(login)
-            self._expires_at, self._presented_at = login.expires_at, now
+        if self._login is None or not self._tasks or login.expires_at > self._login.expires_at:
+            self._present(login, now)
+        elif self.connector.is_refused and now >= self._presented_at + AGAIN_S:
+            second = not self._is_second_try
+            self._present(self._login if second else login, now)
+            self._is_second_try = second
         if not self._tasks:
             self._tasks = [asyncio.get_running_loop().create_task(part) for part in self.realm.run()]
             for task in self._tasks:
                 task.add_done_callback(ended)
 
+    def _present(self, login: Login, now: float) -> None:
+        self.connector.present(login)
+        self._login, self._presented_at, self._is_second_try = login, now, False
+
     def rest(self) -> None:
         """Nobody is there: the login is forgotten, connections stand for a while."""
         self.connector.withdraw()
+        self._login = None
         for task in self._tasks:
             task.cancel()
         self._tasks = []

@@ -181,6 +181,27 @@ async def test_why_there_is_none_is_told_and_not_asked_again_at_once() -> None:
 
 
 @in_loop
+async def test_one_that_is_good_is_used_on_where_there_is_no_other() -> None:
+    async with asking() as it:
+        task = it.of("alice")
+        await it.given("first")
+        await soon(task)
+        it.now += LIFE_S * FRESH_PART
+        task = it.of("alice")
+        with structlog.testing.capture_logs() as logs:
+            await it.given("", AUTHORIZATION_FAILED)
+            assert (await soon(task)).token_id == "first"
+        assert [line["event"] for line in logs] == ["no new delegation token: the one before is used on"]
+        assert (await soon(it.tokens.of("alice"))).token_id == "first"
+        assert len(it.broker.requests(CREATE)) == 2
+        it.now += LIFE_S * (1 - FRESH_PART) - 2 * KNOWN_S
+        task = it.of("alice")
+        await it.given("", AUTHORIZATION_FAILED)
+        with pytest.raises(ConnectionError, match="needs CREATE_TOKENS"):
+            await soon(task)
+
+
+@in_loop
 async def test_a_broker_may_not_know_a_new_one_and_an_old_one_that_it_refuses_is_not_used_again() -> None:
     async with asking() as it:
         assert not it.tokens.refused("alice"), "there is none"

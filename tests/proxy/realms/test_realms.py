@@ -33,7 +33,7 @@ from forebay_proxy.realms import realms
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import AGAIN_S, ClientRealms, Membership
 from forebay_proxy.security.authenticator import AuthenticationFailed
-from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
+from forebay_proxy.security.logins import BearerLogin, DelegatedLogin, PlainLogin, Token
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.ports import LOOPBACK, free_run
@@ -169,6 +169,32 @@ async def test_a_login_that_was_refused_once_counts_again_as_brokers_accept_it_b
         home.connector._told_refusal(HostPort("k1", 9093), "PLAIN", "the users' directory is away")
         assert refused_after(began - 1)
         assert not refused_after(began + 1)
+    land.realms.close()
+
+
+@in_loop
+async def test_of_tokens_the_one_that_is_good_for_longest_is_tried_twice_before_an_older_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    presented = list[str]()
+    present = Connector.present
+
+    def noted(connector: Connector, login: BearerLogin) -> None:
+        presented.append(login.token.reveal())
+        present(connector, login)
+
+    land = Land()
+    land.join("alice")
+    monkeypatch.setattr(Connector, "present", noted)
+    (home,) = land.realms._realms.values()
+    old, new = (BearerLogin("alice", Secret(name), "", until) for name, until in (("old", 1e9), ("new", 2e9)))
+    home.wake(new, 0.0, land.ended.append)
+    for tries in range(1, 5):
+        home.connector._told_refusal(HostPort("k1", 9093), "OAUTHBEARER", "an unknown key")
+        home.wake(old, tries * AGAIN_S, land.ended.append)
+    assert presented == ["new", "new", "old", "old", "old"]
+    home.wake(new, 5 * AGAIN_S, land.ended.append)
+    assert presented[5:] == ["new"]
     land.realms.close()
 
 
