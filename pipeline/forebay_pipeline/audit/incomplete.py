@@ -26,12 +26,12 @@ def incomplete(
     anew: Iterable[str] = (),
     uncompared: int = 0,
     unplaced: int = 0,
-    unseen: Sequence[str] = (),
+    unknown: Sequence[str] = (),
 ) -> Iterator[str]:
     """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `uncounted`:
     those that do not say how many records they are of; `anew`: a sentence for each topic that has lost what earlier
-    audits found in it; `uncompared`: as in Examined; `unplaced`: as in Survey; `unseen`: topics to be audited
-    of which there is nothing."""
+    audits found in it; `uncompared`: as in Examined; `unplaced`: as in Survey; `unknown`: topics to be
+    audited of which there is nothing, here or at the brokers."""
     for each in anew:
         yield f"Gone since it was audited: {each}"
     if deleted:
@@ -39,10 +39,10 @@ def incomplete(
             f"Deleted while it was audited: {deleted:,} ledger rows. Records of those rows are not audited and count "
             "as unclaimed."
         )
-    if unseen:
+    if unknown:
         yield (
-            f"Nothing of topics that were asked for: {_named(unseen)}. No ledger row to be audited is of theirs, and "
-            "no audit before found any of their records: are the names right?"
+            f"Nothing of topics that were asked for: {_named(unknown)}. No ledger row to be audited is of theirs, and "
+            "brokers have none of that name: is it right?"
         )
     yield from _journal(losses)
     if untouched := totals.not_followed - unplaced:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -53,7 +53,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
         different, copies = ledger.rows_of(parts)
         deleted = max(0, lost.ledger_rows - different - copies)
         if survey is None:
-            return _nothing_new(lost, deleted, wanted), _moved_on(state, {}, state.offsets, {}, lost, deleted)
+            return _nothing_new(lost, deleted, wanted, topics), _moved_on(state, {}, state.offsets, {}, lost, deleted)
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
         examined, read, anew = _examined(spark, around, survey.claimed, wanted.before or AuditState(), topics)
         marks = ledger.marks(parts) if wanted.state is not None else {}
@@ -62,6 +62,7 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
             f"All {examined.totals.expired:,} records that were acknowledged in that span have expired: "
             "there is nothing left to audit."
         )
+    quiet, unknown = _unseen(wanted, topics, survey.topics)
     result = AuditResult(
         first_us=survey.first_us,
         last_us=survey.last_us,
@@ -83,13 +84,13 @@ def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) 
                 anew.values(),
                 examined.uncompared,
                 survey.unplaced,
-                _unseen(wanted, survey.topics),
+                unknown,
             )
         ),
-        notes=[*_elsewhere(lost), *_copied(copies), *_notes(examined.totals)],
+        notes=[*_elsewhere(lost), *_copied(copies), *_quiet(quiet), *_notes(examined.totals)],
     )
     offsets, ids = _offsets(state.offsets, anew, read), _ids(state.topic_ids, anew, read)
-    return result, _moved_on(state, marks, offsets, ids, lost, deleted)
+    return result, _moved_on(state, marks, offsets, ids, lost, deleted, survey.topics)
 
 
 def _check_cluster(state: AuditState, lost: Losses) -> None:
@@ -136,7 +137,7 @@ def _since(
     return more, topics.records(spark, more)
 
 
-def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:
+def _nothing_new(lost: Losses, deleted: int, wanted: Wanted, topics: Topics) -> AuditResult:
     if wanted.before is None or not wanted.before.processes:
         unread = "".join(f" {note}" for note in _elsewhere(lost))
         unread += f" Unreadable lines or files: {lost.lines_torn:,}." if lost.torn else ""
@@ -144,6 +145,7 @@ def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:
             "The journal has no ledger rows in that span: was journal.ledger on? Without --to, those younger than "
             f"--settle are left to a later audit.{unread}"
         )
+    quiet, unknown = _unseen(wanted, topics)
     return AuditResult(
         first_us=None,
         last_us=None,
@@ -156,16 +158,30 @@ def _nothing_new(lost: Losses, deleted: int, wanted: Wanted) -> AuditResult:
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(Counts(), lost, deleted, unseen=_unseen(wanted))),
-        notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost)],
+        incomplete=list(incomplete(Counts(), lost, deleted, unknown=unknown)),
+        notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost), *_quiet(quiet)],
     )
 
 
-def _unseen(wanted: Wanted, topics: Collection[str] = ()) -> list[str]:
-    """Of the topics that were asked for those that neither have rows to be checked, as `topics` do, nor were audited
-    before."""
-    audited = wanted.before.offsets if wanted.before is not None else {}
-    return sorted({*wanted.topics} - {*topics} - audited.keys())
+def _unseen(wanted: Wanted, topics: Topics, seen: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Of the topics that were asked for those that neither have rows to be checked, as `seen` do, nor ever had: such as
+    brokers have, and such as they do not."""
+    state = wanted.state or AuditState()
+    unseen = sorted({*wanted.topics} - {*seen} - {*state.seen} - state.offsets.keys())
+    unknown = [name for name in unseen if not _exists(topics, name)]
+    return [name for name in unseen if name not in unknown], unknown
+
+
+def _exists(topics: Topics, name: str) -> bool:
+    try:
+        return name in topics.now([name])
+    except CannotRun:  # where it ends is not told, since a partition has no leader
+        return True
+
+
+def _quiet(topics: Sequence[str]) -> Iterator[str]:
+    if topics:
+        yield f"No ledger row to be audited is of these topics: {'; '.join(topics)}."
 
 
 def _elsewhere(lost: Losses) -> Iterator[str]:
@@ -199,6 +215,7 @@ def _moved_on(
     topic_ids: Mapping[str, str],
     lost: Losses,
     deleted: int,
+    seen: Collection[str] = (),
 ) -> AuditState:
     if deleted:
         return state
@@ -212,6 +229,7 @@ def _moved_on(
         lost.elsewhere,
         lost.cluster_id,
         topic_ids,
+        seen,
     )
 
 

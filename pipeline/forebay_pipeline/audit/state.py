@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -69,6 +69,8 @@ class AuditState(msgspec.Struct):
     """Process in front of another cluster → the time of its newest row."""
     cluster_id: str = ""
     """Of the audited topics; empty if that was never known."""
+    seen: list[str] = []
+    """Those of `only` of which there were rows to be audited."""
     v: int = VERSION
 
     @property
@@ -87,6 +89,7 @@ class AuditState(msgspec.Struct):
         elsewhere: Mapping[str, int] | None = None,
         cluster_id: str = "",
         topic_ids: Mapping[str, str] | None = None,
+        seen: Collection[str] = (),
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -116,6 +119,7 @@ class AuditState(msgspec.Struct):
             vanished=[*self.vanished, *vanished][-MAX_TOLD:],
             elsewhere={name: last_us for name, last_us in others.items() if last_us >= newest - 2 * HORIZON_US},
             cluster_id=cluster_id or self.cluster_id,
+            seen=sorted({*self.only} & {*self.seen, *self.offsets, *seen}),
         )
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -21,48 +20,65 @@ from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX
 
 
-def check_everywhere(spark: SparkSession, storage: Storage, folder: str) -> None:
-    """Raises CannotRun if the folder is one of a local disk, and an executor's host has none of that name.
+def check_readable(spark: SparkSession, storage: Storage, journal: str, folders: Callable[[], Iterable[str]]) -> bool:
+    """Whether a file that is not found may be taken for one that was deleted.
 
-    A few tasks ask the executors that there are by now: one that comes later is not asked.
+    `folders`: those of the journal that are to be read. Raises CannotRun if one of them has a closed file that may not
+    be read, or if the journal is on a local disk, and an executor's host has no such folder: of those executors that
+    there are by now. Those that come later find no file, which then is an error.
     """
-    local = None if _alone(spark) else storage.local(folder)
+    local = storage.local(journal)
     if local is None:
-        return
+        return True
+    if _has_hosts(spark):
+        _check_everywhere(spark, local)
+        return False
+    for folder in folders():
+        for file in _closed(Path(storage.local(folder) or folder)):
+            if not _may_read(file):
+                raise CannotRun(f"Cannot read {file}: run the job as a user who may read all files of the journal.")
+    return True
+
+
+def _has_hosts(spark: SparkSession) -> bool:
+    """Whether it reads on others than this one."""
+    return not str(spark.sparkContext.master).startswith("local")
+
+
+def _check_everywhere(spark: SparkSession, journal: Path) -> None:
     tasks = spark.sparkContext.defaultParallelism
-    found = spark.sparkContext.parallelize(range(tasks), tasks).map(partial(_host_without, str(local))).collect()
+    found = spark.sparkContext.parallelize(range(tasks), tasks).map(partial(_host_without, str(journal))).collect()
     if hosts := sorted({host for host in found if host is not None}):
         raise CannotRun(
-            f"{hosts[0]}, where an executor is, has no folder {local}: a cluster's journal must be where all of its "
+            f"{hosts[0]}, where an executor is, has no folder {journal}: a cluster's journal must be where all of its "
             "hosts reach it."
         )
-
-
-def _alone(spark: SparkSession) -> bool:
-    """Whether this process, and those that it started, are all there is."""
-    return str(spark.sparkContext.master).startswith("local")
 
 
 def _host_without(folder: str, _: int) -> str | None:
     return None if os.path.isdir(folder) else socket.gethostname()
 
 
-def check_readable(spark: SparkSession, storage: Storage, folders: Iterable[str]) -> None:
-    """Raises CannotRun if one of the folders has a closed file that may not be read."""
-    if not _alone(spark):
-        return
-    for folder in folders:
-        local = storage.local(folder)
-        if local is None:
-            return
-        for file in _closed(local):
-            # One that is gone by now may not be read either.
-            if not os.access(file, os.R_OK) and file.exists():
-                raise CannotRun(f"Cannot read {file}: run the job as a user who may read all files of the journal.")
+def _closed(folder: Path) -> list[Path]:
+    """None of a folder that has been deleted."""
+    try:
+        with os.scandir(folder) as files:
+            names = [file.name for file in files]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CannotRun(f"Cannot read {folder}: {error.strerror}.") from error
+    return [folder / name for name in names if name.endswith(FILE_SUFFIX) and not name.startswith((".", "_"))]
 
 
-def _closed(folder: Path) -> Iterator[Path]:
-    with suppress(FileNotFoundError), os.scandir(folder) as files:
-        for file in files:
-            if file.name.endswith(FILE_SUFFIX) and not file.name.startswith((".", "_")):
-                yield Path(file.path)
+def _may_read(file: Path) -> bool:
+    """Or it has been deleted."""
+    if os.access(file, os.R_OK):
+        return True
+    try:
+        file.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False

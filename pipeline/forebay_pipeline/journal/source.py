@@ -24,7 +24,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.output_owner import check_place
-from forebay_pipeline.journal.readable import check_everywhere, check_readable
+from forebay_pipeline.journal.readable import check_readable
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
@@ -146,15 +146,15 @@ def read_rows(
     if place.format != PARQUET:
         return _of_kinds(_of_tables(spark, str(place), place.format, span, wanted), wanted)
     folder = _folder(spark, place)
-    check_everywhere(spark, Storage(spark), str(place))
     if folder.format is not None:
+        check_readable(spark, Storage(spark), str(place), list)
         expect(str(place), folder.format, PARQUET)
         return _of_kinds(_parquet(spark, str(place), span), wanted)
     hours = folder.hours(span)
     if not hours:
         return spark.createDataFrame([], from_arrow_schema(wanted.schema))
-    check_readable(spark, Storage(spark), hours)
-    files = _closed(spark.read.format("binaryFile").load(hours))
+    may_vanish = check_readable(spark, Storage(spark), str(place), lambda: hours)
+    files = _closed(spark.read.format("binaryFile").options(**_missing(may_vanish=may_vanish)).load(hours))
     if but:
         files = files.where(~F.col("_metadata.file_name").isin(*but))
     return span.of(_decoded(files.select("path", "content"), wanted))
@@ -228,11 +228,11 @@ def stream_rows(
         }
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"), wanted)
     folder = _folder(spark, place)
-    check_everywhere(spark, Storage(spark), str(place))
-    check_readable(spark, Storage(spark), folder.hours(ALL_TIME))
+    may_vanish = check_readable(spark, Storage(spark), str(place), lambda: folder.hours(ALL_TIME))
     files = (
         spark.readStream.format("binaryFile")
         .schema(_FILE)
+        .options(**_missing(may_vanish=may_vanish))
         .option("maxFilesPerTrigger", files_a_trigger)
         # Names are unique: a journal that is read from another path goes on where it was, instead of anew.
         .option("fileNameOnly", "true")
@@ -241,6 +241,11 @@ def stream_rows(
         .load(f"{place}/dt=*/hour=*")
     )
     return _decoded(_closed(files).select("path", "content"), wanted)
+
+
+def _missing(*, may_vanish: bool) -> dict[str, str]:
+    """Of a source of files: what of those that are not found."""
+    return {} if may_vanish else {"ignoreMissingFiles": "false"}
 
 
 def _names(kinds: Kinds) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from forebay_pipeline.journal.output_owner import claim
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
+from forebay_pipeline.watch.judged import Judged
 from forebay_pipeline.watch.minutes import KINDS, stream_tallies
 from forebay_pipeline.watch.to_topic import ToTopic
 from forebay_pipeline.watch.watcher import Sentences, Watcher
@@ -93,30 +94,19 @@ def command(
     if posts is not None:
         watcher.outputs.append(posts)
     watcher.outputs = watcher.outputs or [Sentences()]
+    judged = Judged(storage, checkpoint)
+    watcher.outputs.append(judged)
     if checkpoint is not None:
         claim(storage, checkpoint, "watch", output)
     wait = wait_s(place, late)
     batches.start(stream_tallies(rows, wait), checkpoint, None if once else every)
     batches.await_end()
     tell_late(batches.late, "rows")
-    judged = watcher.last_us > 0
-    if checkpoint is not None:
-        judged = _ever_judged(storage, checkpoint, now=judged)
     if not once:
         return CLEAN
     if watcher.findings:
         return FINDINGS
-    if not judged:
+    if not judged.any:
         click.echo(f"No minute was judged: the journal has no rows that are {wait:,} s later than one's end.", err=True)
         return INCOMPLETE
     return INCOMPLETE if watcher.unchecked or watcher.without_ledger or batches.late else CLEAN
-
-
-def _ever_judged(storage: Storage, checkpoint: str, *, now: bool) -> bool:
-    """Whether this run has judged a minute, or one before it: which a file of the checkpoint tells the next."""
-    place = f"{checkpoint.rstrip('/')}/_judged"
-    if storage.read(place) is not None:
-        return True
-    if now:
-        storage.write(place, b"")
-    return now

@@ -73,7 +73,7 @@ def test_what_topics_have_lost_since() -> None:
 
 
 def test_topics_that_nothing_is_known_of() -> None:
-    (told,) = incomplete(Counts(), NOTHING, unseen=["click", "order"])
+    (told,) = incomplete(Counts(), NOTHING, unknown=["click", "order"])
     assert told.startswith("Nothing of topics that were asked for: click; order. No ledger row ")
 
 

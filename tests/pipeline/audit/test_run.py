@@ -20,7 +20,7 @@ from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
 from forebay_pipeline.journal.source import Span
 from tests.pipeline.audit.scenes import SCENES
-from tests.pipeline.audit.world import STEP_US, World, counted
+from tests.pipeline.audit.world import STEP_US, Log, World, counted
 from tests.pipeline.rows import START_US, gauge_row, ledger_part, write_lines
 
 WHOLE = pytest.mark.whole
@@ -120,11 +120,17 @@ def test_a_span_without_rows(world: World) -> None:
 
 
 def test_a_topic_without_rows_beside_one_with_some(world: World) -> None:
-    """A name with a typing error, say. What an audit before found is enough."""
+    """A name with a typing error, say. What an audit before found is enough, and that brokers have it."""
     world.send(world.made(5))
+    result, _ = world.audit_on(Wanted(topics=("quiet", "t")))
+    assert result.exit_code == INCOMPLETE
+    world.logs["quiet"] = {0: Log()}
+    result, _ = world.audit_on(Wanted(topics=("quiet", "t")))
+    assert (result.exit_code, result.notes) == (CLEAN, ["No ledger row to be audited is of these topics: quiet."])
     result, state = world.audit_on(Wanted(state=AuditState(only=["clik", "t"]), topics=("clik", "t")))
     assert (result.rows, result.exit_code) == (1, INCOMPLETE)
     assert [told.partition(". ")[0] for told in result.incomplete] == ["Nothing of topics that were asked for: clik"]
+    del world.logs["t"]  # once it was known, it may be deleted
     (again,) = world.audit_on(Wanted(state=state, topics=("clik", "t")))[0].incomplete
     assert again == result.incomplete[0]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal import readable
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, stream_rows
 from tests.pipeline.command_line import run
 from tests.pipeline.rows import START_US, batch_row, write_journal
@@ -41,6 +44,35 @@ def test_a_file_that_may_not_be_read_is_named(
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.startswith(f"forebay-pipeline: Cannot read {file}: ")
     assert read_rows(spark, place, Span(START_US + DAY_US)).count() == 0
+
+
+def test_on_a_cluster_a_file_that_is_not_found_was_not_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deleted, or on the disk of another host: tasks cannot tell."""
+    file = write_journal(tmp_path, [batch_row()])
+    place = JournalPlace(str(tmp_path))
+    alone = read_rows(spark, place)
+    monkeypatch.setattr(readable, "_has_hosts", lambda _: True)
+    rows = read_rows(spark, place)
+    assert rows.count() == 1
+    file.unlink()
+    assert alone.count() == 0
+    with pytest.raises(Py4JError, match=file.name):
+        rows.count()
+
+
+def test_a_folder_that_may_not_be_read_is_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write_journal(tmp_path, [batch_row()])
+
+    def forbidden(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    monkeypatch.setattr(os, "scandir", forbidden)
+    with pytest.raises(CannotRun, match=rf"^Cannot read {file.parent}: Permission denied\.$"):
+        read_rows(spark, JournalPlace(str(tmp_path)))
 
 
 def test_what_is_no_file_of_the_journal_may_be_secret(
