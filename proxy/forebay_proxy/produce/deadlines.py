@@ -38,6 +38,11 @@ class Deadlines:
     def __len__(self) -> int:
         return len(self._live)
 
+    @property
+    def has_clients(self) -> bool:
+        """Whether any of them is not the journal's."""
+        return any(completion.client != JOURNAL for completion in self._live)
+
     def add(self, completion: ProduceCompletion) -> None:
         """Watch `completion` until it is removed."""
         self._live[completion] = None

@@ -110,6 +110,7 @@ class Realm:
     def __init__(self, shared: Shared, connector: Connector, stats: MetricRegistry, *, asks: bool) -> None:
         settings, rng, journal = shared.settings, shared.rng, shared.journal
         self._asks = asks
+        self._journal_topic = settings.journal_topic
         self.departing: set[Departing] = set()
         """Of its clients that are gone."""
 
@@ -199,14 +200,23 @@ class Realm:
 
     @property
     def busy(self) -> bool:
-        """Records of it are in a broker's hands, or clients wait for their fate."""
-        return len(self.deadlines) > 0 or self.accumulator.in_flight_bytes > 0
+        """Records of clients are in a broker's hands, or their fate is waited for. The journal waits for its own."""
+        return self.deadlines.has_clients or self.accumulator.in_flight_bytes > self._journal_in_flight()
+
+    def _journal_in_flight(self) -> int:
+        """Bytes of rows in a broker's hands; clients' records that want the same acks of that topic count with them."""
+        topic = self.accumulator.topics.get(self._journal_topic)
+        if topic is None:
+            return 0
+        queues = (queue for root in topic.acked_by_all.values() for queue in root.family())
+        return sum(queue.in_flight.size for queue in queues if queue.in_flight is not None)
 
     @property
     def at_rest(self) -> bool:
         """Nothing of it waits, is on its way, or is being asked."""
+        busy = len(self.deadlines) > 0 or self.accumulator.in_flight_bytes > 0
         waits = self.accumulator.queued_batches > 0 or len(self.departing) > 0
-        return not (self.busy or waits or self.view.updater.asking)
+        return not (busy or waits or self.view.updater.asking)
 
     def run(self) -> Iterator[Coroutine[None, None, None]]:
         """What must run for as long as the realm lives; none of it ends by itself."""

@@ -38,7 +38,7 @@ from forebay_proxy.produce.handler import SLICE
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
-from tests.kit.event_loop import in_loop, until
+from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.journal import closed_files, decoded, of, rows_in
 from tests.kit.wire import batch, keyed, null_key, old_produce, produce, transactional
@@ -591,6 +591,31 @@ class TestTopic:
             cluster[0].releases(PRODUCE)
             held.answer()
             await client.receives(1)
+            cluster[1].releases(PRODUCE)
+
+    @in_loop
+    @patch("forebay_proxy.produce.journal_topic.CLOSE_S", 0.1)
+    async def test_a_drain_waits_for_its_broker_no_longer_than_the_journal_does(self) -> None:
+        async with (
+            FakeCluster({"ponds": [0], "journal": [1]}, nodes=2) as cluster,
+            running(cluster.bootstrap, journal_topic="journal", journal_ledger=True) as forebay,
+        ):
+            cluster[1].holds(PRODUCE)
+            cluster[1].forget()
+            client = await forebay.client(0)
+            client.send(produce(1, ("ponds", 0, batch(keyed("a")))))
+            await client.receives(1)
+            await cluster[1].receives(PRODUCE)
+            cluster[0].holds(PRODUCE)
+            client.send(produce(2, ("ponds", 0, batch(keyed("b")))))
+            held = await cluster[0].receives(PRODUCE)
+            draining = asyncio.create_task(forebay.app.drain())
+            await until(lambda: forebay.app.ready() == "draining")
+            await turns(20)
+            assert not draining.done(), "a client waits"
+            held.answer()
+            await client.receives(2)
+            await until(draining.done)
             cluster[1].releases(PRODUCE)
 
 
