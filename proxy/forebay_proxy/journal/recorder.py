@@ -94,6 +94,9 @@ class Journal:
         self.rack_rows = 0
         self.gauge_rows = 0
         """The last `seq` of each kind. Who makes a row counts it."""
+        self.observed_requests = 0
+        self.ledger_requests = 0
+        """The last `number` of a request of each kind: a client's go on in another realm."""
         self.cluster_id = ""
         """Of the brokers, once they have told it."""
         self._sink: Sink | None = None

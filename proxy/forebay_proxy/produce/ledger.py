@@ -120,12 +120,11 @@ class Ledger:
         self.keys = keys
         self._journal = journal
         self._cluster = cluster
-        self._number = 0
 
     def next_number(self) -> int:
         """The number of a request: from 1, one after the other, within this process."""
-        self._number += 1
-        return self._number
+        self._journal.ledger_requests += 1
+        return self._journal.ledger_requests
 
     def now_us(self) -> int:
         """Microseconds since 1970, by the journal's clock."""

@@ -140,7 +140,6 @@ class Observer:
         cluster.on_forgotten(self._queues.forget)
         self._scheduled = False
         self._asked: set[str] = set()
-        self._number = 0
         self._moved = stats.counter("forebay_observed_records_total", fate="moved")
         self._kept = stats.counter("forebay_observed_records_total", fate="kept")
         self._batches = stats.counter("forebay_observed_batches_total", side="client")
@@ -235,8 +234,10 @@ class Observer:
             return None
         if not again:
             self._requests.value += 1
-            self._number += 1
-        return ObservedRequest(self, client, request, self._number, seen, now)
+            if self._journal is not None:
+                self._journal.observed_requests += 1
+        number = self._journal.observed_requests if self._journal is not None else 0
+        return ObservedRequest(self, client, request, number, seen, now)
 
     # Batches
 

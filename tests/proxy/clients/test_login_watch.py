@@ -523,6 +523,23 @@ class TestSessions:
             assert it.producers() == {"alice", "bob"}
 
     @in_loop
+    @pytest.mark.parametrize("observed", [False, True])
+    async def test_requests_are_numbered_on_in_that_realm(self, observed: bool, tmp_path: Path) -> None:
+        kind = {"moves": "observe"} if observed else {"journal_ledger": True}
+        async with town(journal_dir=str(tmp_path), **kind) as it:
+            client = await it.user("alice")
+            for number in (1, 2):
+                client.send(records("alice-ponds", "a", correlation_id=number))
+                await client.receives(number)
+            assert await it.log_in(client, "bob") == NONE
+            client.send(records("bob-ponds", "b", correlation_id=3))
+            await client.receives(3)
+            await it.forebay.app.drain()
+        rows = [row for row in rows_in(tmp_path) if isinstance(row, ObservedRow if observed else LedgerRow)]
+        assert [(row.topic, row.number) for row in rows] == [("alice-ponds", 1), ("alice-ponds", 2), ("bob-ponds", 3)]
+        assert len({row.connection for row in rows}) == 1
+
+    @in_loop
     async def test_it_ends_where_records_of_the_former_are_on_their_way(self) -> None:
         async with town() as it:
             client = await it.user("alice")
