@@ -218,7 +218,7 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
     assert header is not None
     batch = open_batch(data, header, 1 << 20)
     inspected = [InspectedBatch("bench", 0, 0, len(data), header, None, message_set=False)]
-    touched = RewritableBatch(0, "bench", 0, batch, movable=True, whole=True)
+    touched = RewritableBatch(0, "bench", 0, batch, len(data), movable=True, whole=True)
     found = ClassifiedRequest()
     found.reasons.append(Reason.NULL_KEY)
     request = ProduceRequest(9, 1, "bench", None, 1, 1000, [("bench", [(0, 0, len(data))])])

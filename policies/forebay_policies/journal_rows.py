@@ -151,7 +151,7 @@ class GaugeRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="gau
     last: bool = False
     """Nothing of this process follows: it exited in order."""
     same_rack_bytes_total: int | None = None
-    """Of clients' batches, to leaders in their client's rack; null where no client's rack is set."""
+    """Of clients' batches, as they sent them, to leaders in their client's rack; null where no client's rack is set."""
     other_rack_bytes_total: int | None = None
     unknown_rack_bytes_total: int | None = None
     """The client's rack, or the leader's, is not known."""
@@ -276,8 +276,8 @@ class ObservedRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
 
 
 class RackRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="rack"):
-    """Bytes of clients' batches of one topic in the last minute, by whether they went to a leader in their client's
-    rack; where any client's rack is set."""
+    """Bytes of clients' batches of one topic in the last minute, as the clients sent them, by whether they went to a
+    leader in their client's rack; where any client's rack is set."""
 
     time_us: int
     worker: int

@@ -281,7 +281,7 @@ _ALL: Final = (
     Metric(
         "forebay_rack_bytes_total",
         "counter",
-        "Bytes of clients' batches, by whether their leader is in the client's rack; only where racks are set.",
+        "Bytes of clients' batches as sent, by whether their leader is in the client's rack; only where racks are set.",
         {"rack": ("same", "other", "unknown")},
     ),
     # Batches

@@ -89,17 +89,21 @@ class PassthroughBatch(NamedTuple):
 
 
 class RewritableBatch:
-    """Checked records, all with a key (they stay on `partition`) or all without (`movable`)."""
+    """Checked records, all with a key (they stay on `partition`) or all without (`movable`).
 
-    __slots__ = ("batch", "movable", "partition", "slot", "topic", "whole")
+    `came`: bytes of the request that they took; halves of a batch that is split by key share its bytes by their size.
+    """
+
+    __slots__ = ("batch", "came", "movable", "partition", "slot", "topic", "whole")
 
     def __init__(
-        self, slot: int, topic: str, partition: int, batch: ClientBatch, *, movable: bool, whole: bool
+        self, slot: int, topic: str, partition: int, batch: ClientBatch, came: int, *, movable: bool, whole: bool
     ) -> None:
         self.slot = slot
         self.topic = topic
         self.partition = partition
         self.batch = batch
+        self.came = came
         self.movable = movable
         self.whole = whole
 
@@ -298,15 +302,18 @@ class BatchClassifier:
             return entry.reason
         out.size += batch.size
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
+        came = entry.end - entry.start
         if reason is not Reason.KEYED and not self._has_choice(name):
-            out.touched.append(RewritableBatch(slot, name, partition, batch, movable=False, whole=True))
+            out.touched.append(RewritableBatch(slot, name, partition, batch, came, movable=False, whole=True))
         elif reason is Reason.MIXED and self._splits(name):
             keyed, null_key = split_by_key(batch)
-            out.touched.append(RewritableBatch(slot, name, partition, keyed, movable=False, whole=False))
-            out.touched.append(RewritableBatch(slot, name, partition, null_key, movable=True, whole=False))
+            part = came * keyed.size // (keyed.size + null_key.size)
+            rest = came - part
+            out.touched.append(RewritableBatch(slot, name, partition, keyed, part, movable=False, whole=False))
+            out.touched.append(RewritableBatch(slot, name, partition, null_key, rest, movable=True, whole=False))
         else:
             movable = reason is Reason.NULL_KEY
-            out.touched.append(RewritableBatch(slot, name, partition, batch, movable=movable, whole=True))
+            out.touched.append(RewritableBatch(slot, name, partition, batch, came, movable=movable, whole=True))
         return reason
 
     def _open(

@@ -275,7 +275,7 @@ class ProduceHandler:
             if not self.accumulator.has_room(queue, lane, batch):
                 partitioner.on_new_batch(topic, partition)
         if self.racks is not None:
-            self.racks.sent(touched.topic, rack, queue.leader, batch.size)
+            self.racks.sent(touched.topic, rack, queue.leader, touched.came)
         moved = partition != touched.partition
         run = completion.add_run(touched.slot, batch.record_count, moved=moved, whole=touched.whole)
         run.partition = partition

@@ -1,8 +1,8 @@
 """How many bytes of records went to a leader in their client's rack, and how many to one elsewhere.
 
 In: each batch that clients send, with where it goes. Out: the metric forebay_rack_bytes_total, and by topic
-the journal. Bytes are those of the
-client's own batches: what Forebay merges them into, and how often followers copy it, is not counted.
+the journal. Bytes are those of the client's own batches, as it sent them: what Forebay merges them into, and how often
+followers copy it, is not counted.
 """
 
 from __future__ import annotations

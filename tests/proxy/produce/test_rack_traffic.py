@@ -23,17 +23,16 @@ async def test_the_journal_tells_what_crossed_by_topic(tmp_path: Path) -> None:
             cluster.bootstrap, client_rack="a", topics_exclude=("raw",), journal_dir=str(tmp_path)
         ) as forebay:
             client = await forebay.client(0)
-            raw = batch(null_key("y" * 300))
-            requests = [("ponds", number, batch(keyed("x" * 100))) for number in (0, 1, 1, 2)]
+            keyed_batch, raw = batch(keyed("x" * 100)), batch(null_key("y" * 300))
+            requests = [("ponds", number, keyed_batch) for number in (0, 1, 1, 2)]
             for number, request in enumerate([*requests, ("raw", 0, raw)]):
                 client.send(produce(number, request))
                 await client.receives(number)
             await forebay.app.drain()
     rows = rows_in(tmp_path)
     told = {row.topic: row for row in of(RackRow, rows)}
-    size = told["ponds"].same_bytes
-    assert size > 100
-    assert (told["ponds"].other_bytes, told["ponds"].unknown_bytes) == (2 * size, size)
+    ponds, size = told["ponds"], len(keyed_batch)
+    assert (ponds.same_bytes, ponds.other_bytes, ponds.unknown_bytes) == (size, 2 * size, size)
     assert (told["raw"].same_bytes, told["raw"].other_bytes) == (len(raw), 0)
     assert [row.seq for row in told.values()] == [1, 2]
     assert of(GaugeRow, rows)[-1].rack_rows_total == 2
@@ -55,5 +54,23 @@ async def test_merged_and_untouched_batches_count_where_their_leader_is() -> Non
             client.send(produce(7, ("raw", 0, raw), ("ponds", 0, merged)), old_produce(8, ("raw", 0, old), version=2))
             await client.receives(7, 8)
             same, other, unknown = (forebay.count("forebay_rack_bytes_total", kind) for kind in KINDS)
-    assert 100 < unknown < len(merged)  # its records, without a header
-    assert (same, other) == (2 * unknown + 2 * len(raw) + len(old), 2 * unknown)
+    assert unknown == len(merged)
+    assert (same, other) == (2 * len(merged) + 2 * len(raw) + len(old), 2 * len(merged))
+
+
+@in_loop
+async def test_merged_batches_count_as_they_came_compressed_and_in_halves_too() -> None:
+    async with FakeCluster({"ponds": [1], "lakes": [1, 1], "raw": [1]}, nodes=2) as cluster:
+        cluster.racks = {0: "a", 1: "b"}
+        async with running(cluster.bootstrap, client_rack="a", topics_exclude=("raw",)) as forebay:
+            client = await forebay.client(1)
+            packed = batch(keyed(*("x" * 100 for _ in range(100))), codec=1)
+            mixed = batch([*keyed(*("x" * 100 for _ in range(50))), *null_key("y" * 100)], codec=1)
+            old = messages(null_key("z" * 500))
+            assert len(packed) < 1000
+            client.send(produce(1, ("ponds", 0, packed)), produce(2, ("raw", 0, packed)))
+            client.send(produce(3, ("lakes", 1, mixed)), old_produce(4, ("ponds", 0, old), version=2))
+            await client.receives(1, 2, 3, 4)
+            other = forebay.count("forebay_rack_bytes_total", "other")
+            split = forebay.count("forebay_batches_in_total", "mixed")
+    assert (other, split) == (2 * len(packed) + len(mixed) + len(old), 1)
