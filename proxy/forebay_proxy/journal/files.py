@@ -204,14 +204,18 @@ class JournalFiles:
     def _forget_oldest(self) -> None:
         if self._retention_bytes < 0:
             return
-        files = sorted(_closed_files(self._folder), key=_began_us)
-        excess = sum(path.stat().st_size for path in files) - self._retention_bytes
-        for path in files:
+        sizes = {path: _size(path) for path in sorted(_closed_files(self._folder), key=_began_us)}
+        excess = sum(sizes.values()) - self._retention_bytes
+        for path, size in sizes.items():
             if excess <= 0:
                 return
-            excess -= path.stat().st_size
-            path.unlink(missing_ok=True)
-            self._log.warning("oldest journal file deleted, journal.retention.bytes exceeded", file=path.name)
+            excess -= size  # of one that cannot be deleted, too: else no later one would be kept
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self._log.warning("an old journal file cannot be deleted", file=path.name, error=str(error))
+            else:
+                self._log.warning("oldest journal file deleted, journal.retention.bytes exceeded", file=path.name)
 
 
 class _Segment:
@@ -308,7 +312,7 @@ def _closed_files(folder: Path) -> Iterator[Path]:
 def _newest_of_each_process(folder: Path) -> list[str]:
     """The names without suffixes, newest first, of files that are open or of the last hours, as far as it may see."""
     # In this order none is missed that is closed meanwhile: it is in its place before it is no more open.
-    names = [path.name[1:].removesuffix(IN_PROGRESS) for path in folder.glob(f".*{IN_PROGRESS}") if _has_lines(path)]
+    names = [path.name[1:].removesuffix(IN_PROGRESS) for path in folder.glob(f".*{IN_PROGRESS}") if _size(path)]
     with suppress(OSError):
         for hour in sorted(folder.glob("dt=*/hour=*"), reverse=True)[:_HOURS_BEFORE]:
             names += [path.name.removesuffix(FILE_SUFFIX) for path in hour.glob(f"[!.]*{FILE_SUFFIX}")]
@@ -319,10 +323,11 @@ def _newest_of_each_process(folder: Path) -> list[str]:
     return [match[0] for match in sorted(newest.values(), key=_began, reverse=True)[:MAX_FILES_BEFORE]]
 
 
-def _has_lines(path: Path) -> bool:
+def _size(path: Path) -> int:
+    """Of what is gone, or cannot be looked at: 0."""
     with suppress(OSError):
-        return path.stat().st_size > 0
-    return False
+        return path.stat().st_size
+    return 0
 
 
 def _began(match: re.Match[str]) -> int:

@@ -506,3 +506,22 @@ class TestRetention:
         assert kept == [b"%d" % number for number in range(6)][-len(kept) :]
         assert 0 < sum(path.stat().st_size for path in closed_files(tmp_path)) <= 60
         assert {log["event"] for log in logs} == {"oldest journal file deleted, journal.retention.bytes exceeded"}
+
+    @in_loop
+    async def test_one_that_cannot_be_deleted_stays_and_costs_the_newer_ones_nothing(self, tmp_path: Path) -> None:
+        closed(tmp_path, 0, "a-1-0-20", "a-1-0-30")
+        older, newer = closed_files(tmp_path)
+        for path in (older, newer):
+            path.write_bytes(bytes(50))
+        oldest = older.with_name("a-1-0-10.jsonl.zst")
+        oldest.mkdir()
+        sink = files(tmp_path, retention_bytes=60)
+        with structlog.testing.capture_logs() as logs:
+            sink.open()
+            await until(lambda: not older.exists())
+            await sink.close()
+        assert closed_files(tmp_path) == [oldest, newer]
+        assert [log["event"] for log in logs][:2] == [
+            "an old journal file cannot be deleted",
+            "oldest journal file deleted, journal.retention.bytes exceeded",
+        ]
