@@ -275,11 +275,18 @@ class MetadataCache:
     # What was learned
 
     def store(
-        self, metadata: Metadata, names: Iterable[str], asked_at: float, *, all_topics: bool = False
+        self,
+        metadata: Metadata,
+        names: Iterable[str],
+        asked_at: float,
+        *,
+        all_topics: bool = False,
+        creates: bool = False,
     ) -> dict[str, CachedTopic]:
         """Take the response to a request, sent at `asked_at`, for `names` or for all topics; return its topics by name.
 
-        Those of `names` that it lacks are unknown topics.
+        Those of `names` that it lacks are unknown topics. `creates`: the request allowed topics to be created. Who may
+        not is refused, which tells nothing of the topic: it is left out.
         """
         self._store_brokers(metadata, asked_at)
         there = {topic.name for topic in metadata.topics}
@@ -287,13 +294,15 @@ class MetadataCache:
             for name in [known.name for known in self._topics.values() if known.name not in there]:
                 if self._topics[name].updated_at <= asked_at:
                     self._drop(name)
+        refusal = error_codes.TOPIC_AUTHORIZATION_FAILED
+        refused = {topic.name for topic in metadata.topics if creates and topic.error_code == refusal}
         found = {
             topic.name: self._store_topic(topic.name, topic, asked_at, listed=all_topics)
             for topic in metadata.topics
-            if topic.name is not None
+            if topic.name is not None and topic.name not in refused
         }
         for name in names:
-            if name not in found:
+            if name not in found and name not in refused:
                 code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
                 unknown = Topic(code, name, NO_TOPIC_ID, is_internal=False, partitions=())
                 found[name] = self._store_topic(name, unknown, asked_at)

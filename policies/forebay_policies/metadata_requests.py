@@ -14,7 +14,8 @@ Four kinds of query take turns, so that none starves the others:
 2. topics by id, by themselves: brokers that are asked for one do not look at names
    (KafkaApis.handleTopicMetadataRequest), and what they leave out would be taken for topics that are not there;
 3. topics that may be created, since the permission stands in the request; a name once in CREATE_AGAIN_S seconds,
-   however many clients ask for it;
+   however many clients ask for it. Where that is refused (TOPIC_AUTHORIZATION_FAILED, which a plain question may not
+   be), all who wait are told what brokers answer to a plain one;
 4. all topics.
 """
 
@@ -67,6 +68,7 @@ class CreationPauses:
 
     def __init__(self) -> None:
         self._asked_at: OrderedDict[str, float] = OrderedDict()
+        self._refused: set[str] = set()
 
     def over(self, name: str, now: float) -> bool:
         """Whether a creation may be asked for now: it was not in the last CREATE_AGAIN_S seconds."""
@@ -76,12 +78,22 @@ class CreationPauses:
         """Its creation is asked for at `now`."""
         self._asked_at[name] = now
         self._asked_at.move_to_end(name)
+        self._refused.discard(name)
         if len(self._asked_at) > MAX_CREATED:
-            self._asked_at.popitem(last=False)
+            self._refused.discard(self._asked_at.popitem(last=False)[0])
 
     def cancel(self, name: str) -> None:
         """Its creation was not asked for after all."""
         self._asked_at.pop(name, None)
+
+    def refuse(self, name: str) -> None:
+        """The user may not create it."""
+        if name in self._asked_at:
+            self._refused.add(name)
+
+    def refused(self, name: str) -> bool:
+        """Whether its creation was, when it was last asked for."""
+        return name in self._refused
 
 
 class MetadataRequests:
@@ -214,6 +226,10 @@ class MetadataRequests:
         """Whether it is time to ask (again) for its creation."""
         return self._creations.over(name, now)
 
+    def creation_refused(self, name: str) -> bool:
+        """Whether its creation was refused when it was last asked for."""
+        return self._creations.refused(name)
+
     def ask_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
         """A topic by its id (16 bytes). Any answer will do."""
         self._clients.add_id(topic_id, waiter)
@@ -302,6 +318,8 @@ class MetadataRequests:
         self._clients.tell_ids(query.ids, metadata.topics, found, asked_at)
         if query.names is None:
             self._clients.tell_all(list(found.values()), asked_at)
+        if query.creates:
+            self._refused([name for name in query.names or () if name not in found])
 
     def failed(self, query: MetadataQuery) -> None:
         """Nobody answered it. What still matters when the next query is made is asked for again."""
@@ -323,6 +341,15 @@ class MetadataRequests:
             self._wanted.add(name, waiter)
         if not waiters:
             self._wanted.add_first((name,))
+
+    def _refused(self, names: Iterable[str]) -> None:
+        """Their creation. One that is known is so to another broker."""
+        for name in names:
+            self._creations.refuse(name)
+            if name in self._clients.by_name:
+                if self._cache.knows(name):
+                    self._doubted.add(name)
+                self._ask_for(name)
 
     def _discard(self, name: str) -> None:
         """Unless somebody waits, or it is to be asked for whoever waits: it may be known to be wrong."""

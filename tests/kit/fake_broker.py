@@ -462,6 +462,8 @@ class FakeCluster:
         """Of all leaders of a topic."""
         self.creates = False
         """Unknown topics are created where a Metadata request allows it, each with one partition on node 0."""
+        self.may_create = True
+        """False: a Metadata request that allows it is told TOPIC_AUTHORIZATION_FAILED of unknown topics."""
         self.log: dict[tuple[str, int], list[Record]] = {}
         self.produce_versions = (3, 8)
         self.idempotent = False
@@ -585,8 +587,11 @@ class FakeCluster:
                 if name not in self.topics:
                     self.topics[name] = [0]
         refused = error_codes.TOPIC_AUTHORIZATION_FAILED
+        may_create = self.may_create or not request.allow_auto_topic_creation
         topics = [
-            self._topic(name) if self.may(asked.user, name) else Topic(refused, name, NO_TOPIC_ID, False, ())
+            self._topic(name)
+            if self.may(asked.user, name) and (name in self.topics or may_create)
+            else Topic(refused, name, NO_TOPIC_ID, False, ())
             for name in names
         ]
         topics += [

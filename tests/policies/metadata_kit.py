@@ -13,7 +13,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from forebay_codecs.error_codes import NONE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from forebay_codecs.error_codes import (
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, Topic
 from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCache
 from forebay_policies.metadata_requests import MetadataQuery, MetadataRequests
@@ -64,10 +69,14 @@ class Produced:
 
 
 class Bench:
-    """A policy, its cache, and what the cluster would know. `there`: the partitions of each topic that exists."""
+    """A policy, its cache, and what the cluster would know. `there`: the partitions of each topic that exists.
+
+    `may_create`: False: who asks for a creation is told TOPIC_AUTHORIZATION_FAILED.
+    """
 
     def __init__(self, there: Mapping[str, int] | None = None, group: int = GROUP, max_topics: int = 1000) -> None:
         self.there = dict(there or {})
+        self.may_create = True
         self.produced: dict[str, Produced] = {}
         self.causes: list[str] = []
         self.ready: list[str] = []
@@ -109,11 +118,16 @@ class Bench:
         # As brokers do: where one id is asked for, names are not looked at.
         names = [ids[id_] for id_ in query.ids if id_ in ids] or (self.there if query.names is None else query.names)
         topics = [topic(name, self.there.get(name, 0)) for name in dict.fromkeys(names)]
+        if query.creates and not self.may_create:
+            refused = TOPIC_AUTHORIZATION_FAILED
+            topics = [told if told.partitions else told._replace(error_code=refused) for told in topics]
         unknown = [
             Topic(UNKNOWN_TOPIC_ID, None, id_, is_internal=False, partitions=()) for id_ in query.ids if id_ not in ids
         ]
         metadata = Metadata(0, {0: Broker("0.example", 9092, None)}, "c", 0, (*topics, *unknown), NONE)
-        found = self.cache.store(metadata, query.names or (), asked_at, all_topics=query.names is None)
+        found = self.cache.store(
+            metadata, query.names or (), asked_at, all_topics=query.names is None, creates=query.creates
+        )
         told = [name for name in found if name in self.produced or self.requests.wanted_by_records(name)]
         for name in told:
             if found[name].topic.partitions:

@@ -93,6 +93,14 @@ def test_a_topic_that_may_not_be_seen_any_more_is_told_as_that() -> None:
     assert not served(known, "a", 50.0 + ERROR_AGE_S)
 
 
+def test_that_a_topic_may_not_be_created_says_nothing_of_it() -> None:
+    known = holding(topic("a", 1))
+    refused = told(topic("a", error=TOPIC_AUTHORIZATION_FAILED), topic("b", error=TOPIC_AUTHORIZATION_FAILED))
+    assert known.store(refused, ["a", "b"], 5.0, creates=True) == {}
+    assert known.find("a", 5.1).updated_at == 0.0  # type: ignore[union-attr]
+    assert known.find("b", 5.1) is None
+
+
 def test_another_error_leaves_what_is_known_to_age_on() -> None:
     known = holding(topic("a", 1))
     known.store(told(topic("a", error=LEADER_NOT_AVAILABLE)), ["a"], 50.0)

@@ -382,6 +382,45 @@ class TestCreation:
         assert waiter.told == ["new"]
         assert bench.next(1.2) == MetadataQuery(["new"], [], creates=True)
 
+    def test_where_it_is_refused_all_who_wait_are_told_what_a_plain_question_is(self) -> None:
+        bench = Bench().started()
+        bench.may_create = False
+        creator = bench.ask("new", creates=True, now=1.0)
+        query = bench.next(1.0)
+        other = bench.ask("new", now=1.0)
+        bench.answer(query, 1.1)
+        assert (creator.told, other.told) == ([], [])
+        assert bench.requests.creation_refused("new")
+        query = bench.next(1.1)
+        assert query == MetadataQuery(["new"], [], creates=False)
+        bench.answer(query, 1.2)
+        assert creator.told == other.told == ["new"]
+        assert bench.requests.next_request(1.3) is None
+
+    def test_one_that_is_known_is_asked_for_elsewhere_then(self) -> None:
+        """The broker that refused has not heard of it yet."""
+        bench = Bench({"new": 1}).started()
+        bench.ask("new")
+        bench.answer(bench.next(1.0), 1.0)
+        del bench.there["new"]
+        bench.may_create = False
+        bench.ask("new", fresh_since=10.0, creates=True, now=20.0)
+        bench.answer(bench.next(20.0), 20.0)
+        assert bench.cache.knows("new")
+        assert bench.next(20.1) == MetadataQuery(["new"], [], creates=False, elsewhere=True)
+
+    def test_a_refusal_is_forgotten_when_it_is_asked_for_again(self) -> None:
+        bench = Bench().started()
+        bench.may_create = False
+        waiter = bench.ask("new", creates=True, now=1.0)
+        query = bench.next(1.0)
+        bench.requests.drop(["new"], [], waiter)
+        bench.answer(query, 1.0)
+        assert bench.requests.creation_refused("new")
+        assert bench.requests.next_request(1.1) is None, "nobody waits"
+        bench.ask("new", creates=True, now=1.0 + CREATE_AGAIN_S)
+        assert not bench.requests.creation_refused("new")
+
     def test_who_forbids_it_creates_nothing(self) -> None:
         bench = Bench().started()
         bench.ask("a")

@@ -322,7 +322,9 @@ class MetadataUpdater:
         """Cache and cluster know it before anybody is told."""
         if self._journal is not None:
             self._journal.cluster_id = metadata.cluster_id or ""
-        found = self._cache.store(metadata, query.names or (), asked_at, all_topics=query.names is None)
+        found = self._cache.store(
+            metadata, query.names or (), asked_at, all_topics=query.names is None, creates=query.creates
+        )
         now = monotonic()
         produced = {name for name in found if name in self._cluster.topics or self.requests.wanted_by_records(name)}
         topics = tuple(found[name].topic for name in produced)

@@ -226,15 +226,24 @@ class PendingMetadata:
         known = self._handler.cache.find(name, now, sound_since)
         if known is None or known.described.sound:
             return known
-        if known.updated_at <= since:
+        if known.updated_at <= since or (self._would_create(known) and self._handler.requests.may_create(name, now)):
             return None
-        creates = self._request.allow_auto_topic_creation and self._handler.requests.may_create(name, now)
-        return None if creates and known.topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION else known
+        return self._for_creator(name, known)
+
+    def _would_create(self, known: CachedTopic) -> bool:
+        unknown = known.topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        return unknown and self._request.allow_auto_topic_creation
+
+    def _for_creator(self, name: str, known: CachedTopic) -> CachedTopic:
+        """Who would have a topic created and may not is told that, as by brokers, not that there is none."""
+        if self._would_create(known) and self._handler.requests.creation_refused(name):
+            return _error(name, error_codes.TOPIC_AUTHORIZATION_FAILED, known.updated_at)
+        return known
 
     # What brokers told (metadata_waiters.MetadataWaiter)
 
     def topic_told(self, name: str, known: CachedTopic) -> None:
-        self._found[name] = known
+        self._found[name] = self._for_creator(name, known)
         self._one_less()
 
     def id_told(self, topic_id: bytes, known: CachedTopic | None) -> None:

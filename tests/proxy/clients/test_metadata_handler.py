@@ -17,6 +17,7 @@ from forebay_codecs.error_codes import (
     MESSAGE_TOO_LARGE,
     NONE,
     NOT_LEADER_OR_FOLLOWER,
+    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
@@ -702,6 +703,40 @@ class TestCreating:
             client = await forebay.client(0)
             assert (await ask(client, 1, "new"))["new"].error_code == UNKNOWN_TOPIC_OR_PARTITION
             assert cluster.topics == {}
+
+    @in_loop
+    async def test_who_may_not_create_it_is_told_so_each_time_and_others_that_there_is_none(self) -> None:
+        """As by brokers, to each of whom both may go: it is the request that asks for it, not the user."""
+        cluster = FakeCluster({"ponds": [0]})
+        cluster.may_create = False
+        async with before(cluster) as forebay:
+            creator, other = await forebay.client(0), await forebay.client(0)
+            assert (await ask(creator, 1, "new", creates=True))["new"].error_code == TOPIC_AUTHORIZATION_FAILED
+            assert (await ask(other, 1, "new"))["new"].error_code == UNKNOWN_TOPIC_OR_PARTITION
+            for client in (creator, await forebay.client(0)):
+                answer = await ask(client, 2, "new", creates=True)
+                assert answer["new"].error_code == TOPIC_AUTHORIZATION_FAILED
+            created = [asked for asked in seen(cluster) if asked.metadata.allow_auto_topic_creation]
+            assert [asked.metadata.names for asked in created] == [["new"]]
+            cluster.topics["new"] = [0]
+            for client, creates in ((creator, True), (other, False)):
+                assert (await ask(client, 3, "new", creates=creates))["new"].error_code == NONE
+
+    @in_loop
+    async def test_who_comes_while_a_creation_is_refused_is_told_what_it_asked_for(self) -> None:
+        cluster = FakeCluster({})
+        cluster.may_create = False
+        async with before(cluster) as forebay:
+            cluster[0].holds(METADATA)
+            creator, other = await forebay.client(0), await forebay.client(0)
+            creator.send(asks(1, "new", creates=True))
+            under_way = await cluster[0].receives(METADATA)
+            other.send(asks(1, "new"))
+            await until(lambda: forebay.count("forebay_metadata_requests_total", "after_asking") == 2)
+            cluster[0].releases(METADATA)
+            under_way.answer()
+            assert (await told(creator, 1)).topics[0].error_code == TOPIC_AUTHORIZATION_FAILED
+            assert (await told(other, 1)).topics[0].error_code == UNKNOWN_TOPIC_OR_PARTITION
 
     @in_loop
     async def test_produce_creates_nothing(self) -> None:
