@@ -6,8 +6,9 @@ version, with the proxy's addresses: at once where the cache may serve all that 
 to be asked first. A client waits for its own topics only, and at most `request.timeout.ms`; what is not known by then
 is LEADER_NOT_AVAILABLE, which every client asks for again.
 
-A client that asks again, on the same connection, for exactly what it asked for before wants news: it was told something
-that turned out wrong, or nothing. It is not answered from what it was told before. A refresh once in a while costs
+A client that asks again, on the same connection, for exactly what it asked for before, in whatever order (franz-go's is
+that of a map), wants news: it was told something that turned out wrong, or nothing. It is not answered from what it was
+told before. A refresh once in a while costs
 nothing by that, since the cache has newer answers by then. Where some of the answer was an error, or a partition had no
 leader, that may be why it asks: the rest is asked for again once it is BESIDE_ERRORS_S old. What comes sooner than
 PIPELINED_S after the answer was sent before that answer was there (librdkafka asks again and again while it waits), so
@@ -116,8 +117,7 @@ class MetadataHandler:
         if request.authorized_operations or client.topics_settle:
             self.answered["by_broker"].value += 1
             return False
-        # Behind api_key, version and correlation id stands what is asked for.
-        PendingMetadata(self, client, request, hash(frame[8:])).start()
+        PendingMetadata(self, client, request, _question(frame, request)).start()
         return True
 
 
@@ -350,6 +350,14 @@ class PendingMetadata:
         self._answer(frame)
         if self._asked:
             self._client.release(HoldReason.PENDING_REQUEST)
+
+
+def _question(frame: bytes, request: MetadataRequest) -> int:
+    """The same for the same question of the same client."""
+    if len(request.names) + len(request.ids) <= 1:
+        return hash(frame[8:])  # behind api_key, version and correlation id
+    topics = frozenset(request.names), frozenset(request.ids)
+    return hash((request.client_id, topics, request.allow_auto_topic_creation))
 
 
 def _error(name: str | None, code: int, now: float, topic_id: bytes = NO_TOPIC_ID) -> CachedTopic:

@@ -428,6 +428,20 @@ class TestAskingAgain:
             assert len(seen(cluster)) == 2
 
     @in_loop
+    async def test_the_order_of_topics_makes_no_other_question(self) -> None:
+        """franz-go's is that of a map: another one each time."""
+        cluster = FakeCluster({"ponds": [0], "lakes": [0], "seas": [0]}, nodes=2)
+        async with before(cluster) as forebay:
+            client = await forebay.client(0)
+            await ask(client, 1, "ponds", "lakes", "seas")
+            cluster.topics["ponds"] = [1]
+            answer = await ask(client, 2, "seas", "ponds", "lakes")
+            assert answer["ponds"].partitions[0].leader_id == 1
+            await ask(client, 3, "seas", "ponds")
+            await ask(client, 4, "seas", "ponds", "lakes", creates=True)
+            assert len(seen(cluster)) == 2, "fewer topics are another question, and so is a creation"
+
+    @in_loop
     async def test_another_question_is_answered_from_the_cache(self) -> None:
         """A producer asks for all topics that it knows whenever it meets a new one (KIP-526)."""
         cluster = FakeCluster({f"t{number}": [0] for number in range(10)})
