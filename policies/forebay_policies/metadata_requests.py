@@ -230,9 +230,9 @@ class MetadataRequests:
         """Whether its creation was refused when it was last asked for."""
         return self._creations.refused(name)
 
-    def ask_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
-        """A topic by its id (16 bytes). Any answer will do."""
-        self._clients.add_id(topic_id, waiter)
+    def ask_id(self, topic_id: bytes, fresh_since: float, waiter: MetadataWaiter) -> None:
+        """A topic by its id (16 bytes), as brokers tell of it when asked after `fresh_since`."""
+        self._clients.add_id(topic_id, waiter, fresh_since)
         self._on_wanted("client")
 
     def ask_all(self, fresh_since: float, waiter: MetadataWaiter) -> None:
@@ -278,7 +278,7 @@ class MetadataRequests:
                 self._turn = turn + 1
                 self._in_flight = frozenset(query.names or ())
                 elsewhere = not self._doubted.isdisjoint(self._in_flight) or self._clients.ask_again(
-                    query.names, now - DOUBT_S
+                    query.names, query.ids, now - DOUBT_S
                 )
                 self._doubted -= self._in_flight
                 return query._replace(elsewhere=elsewhere)

@@ -16,7 +16,7 @@ from typing import Protocol
 from forebay_codecs import error_codes
 from forebay_codecs.metadata import Topic
 from forebay_policies.described_topic import DescribedTopic
-from forebay_policies.metadata_cache import NEVER, CachedTopic
+from forebay_policies.metadata_cache import CachedTopic
 
 
 class MetadataWaiter(Protocol):
@@ -85,19 +85,21 @@ class ClientWaiters:
         """Wait for a topic, as told in answer to a request that left after `fresh_since`."""
         self.by_name.setdefault(name, WaiterGroup()).add(waiter, fresh_since)
 
-    def add_id(self, topic_id: bytes, waiter: MetadataWaiter) -> None:
-        """Any answer will do: an id is never another topic's."""
-        self.by_id.setdefault(topic_id, WaiterGroup()).add(waiter, NEVER)
+    def add_id(self, topic_id: bytes, waiter: MetadataWaiter, fresh_since: float) -> None:
+        """As for a topic by its name."""
+        self.by_id.setdefault(topic_id, WaiterGroup()).add(waiter, fresh_since)
 
     def waiting(self, name: str) -> Iterable[MetadataWaiter]:
         """Those who wait for the topic."""
         return self.by_name.get(name, ())
 
-    def ask_again(self, names: Iterable[str] | None, since: float) -> bool:
-        """Whether anybody asks again for what was told of `names` (None: of all topics) after `since`."""
+    def ask_again(self, names: Iterable[str] | None, ids: Iterable[bytes], since: float) -> bool:
+        """Whether anybody asks again for what was told of `names` (None: of all topics) or `ids` after `since`."""
         if names is None:
             return self.for_all.ask_again(since)
-        return any(name in self.by_name and self.by_name[name].ask_again(since) for name in names)
+        groups = [self.by_name[name] for name in names if name in self.by_name]
+        groups += [self.by_id[topic_id] for topic_id in ids if topic_id in self.by_id]
+        return any(group.ask_again(since) for group in groups)
 
     def drop(self, names: Iterable[str], ids: Iterable[bytes], waiter: MetadataWaiter) -> list[str]:
         """It waits for nothing any more. Returns those of `names` for which no other client waits."""
@@ -143,20 +145,26 @@ class ClientWaiters:
     def tell_ids(
         self, ids: Iterable[bytes], topics: Iterable[Topic], found: Mapping[str, CachedTopic], asked_at: float
     ) -> None:
-        """`topics` is the answer to a request for `ids`. Those not in it are told not to exist.
+        """`topics` is the answer to a request for `ids`. Those not in it are told not to exist. Who is told too early
+        waits on.
 
         One that the user may not see has no name there, but an error of its own (TOPIC_AUTHORIZATION_FAILED).
         """
         told = {topic.topic_id: topic for topic in topics}
         for topic_id in ids:
             topic = told.get(topic_id)
-            group = self.by_id.pop(topic_id, None)
+            group = self.by_id.get(topic_id)
+            if group is None:
+                continue
+            served = group.take(asked_at)
+            if not group:
+                del self.by_id[topic_id]
             known: CachedTopic | None = None
             if topic is not None and topic.name is not None:
                 known = found[topic.name]
             elif topic is not None and topic.error_code != error_codes.UNKNOWN_TOPIC_ID:
                 known = CachedTopic("", DescribedTopic(topic), asked_at, asked_at)
-            for waiter in group.take(asked_at) if group is not None else ():
+            for waiter in served:
                 waiter.id_told(topic_id, known)
 
     def tell_all(self, topics: list[CachedTopic], asked_at: float) -> None:

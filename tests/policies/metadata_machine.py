@@ -122,8 +122,7 @@ class MetadataMachine(RuleBasedStateMachine):
         client = Client()
         fresh_since = self.now if anew else NEVER
         self.clients.append(client)
-        client.waits_for = dict.fromkeys(names, fresh_since) | {topic_id(name): NEVER for name in ids}
-        client.waits_for |= dict.fromkeys(others, fresh_since)
+        client.waits_for = dict.fromkeys([*names, *map(topic_id, ids), *others], fresh_since)
         for name in names:
             if creates and self.requests.may_create(name, self.now):
                 assert self.now - self.started.get(name, NEVER) >= metadata_requests.CREATE_AGAIN_S
@@ -132,7 +131,7 @@ class MetadataMachine(RuleBasedStateMachine):
             self.reasons.add(name)
             self.requests.ask_topic(name, fresh_since, client, self.now, creates=creates)
         for name in ids:
-            self.requests.ask_id(topic_id(name), client)
+            self.requests.ask_id(topic_id(name), fresh_since, client)
         if ALL in others:
             self.requests.ask_all(fresh_since, client)
         if BROKERS in others:

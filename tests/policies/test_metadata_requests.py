@@ -30,7 +30,7 @@ class TestNextRequest:
         first = bench.next(0.1)
         bench.want("c", "b", "b")
         waiter = bench.ask("b", "d")
-        bench.requests.ask_id(topic_id("e"), waiter)
+        bench.requests.ask_id(topic_id("e"), NEVER, waiter)
         bench.answer(first, 0.2)
         assert bench.ready == ["a"]
         second = bench.next(0.3)
@@ -80,7 +80,7 @@ class TestNextRequest:
         bench = Bench({f"t{number}": 1 for number in range(7)}).started()
         waiter = bench.ask(*bench.there)
         for name in bench.there:
-            bench.requests.ask_id(topic_id(name), waiter)
+            bench.requests.ask_id(topic_id(name), NEVER, waiter)
         sizes = []
         while (query := bench.requests.next_request(0.1)) is not None:
             sizes.append((len(query.names or ()), len(query.ids)))
@@ -134,6 +134,8 @@ class TestNextRequest:
         bench.answer(query, 1.0 + after)
         bench.requests.ask_all(1.0, waiter)
         assert bench.next(1.0 + after).elsewhere is elsewhere
+        bench.requests.ask_id(topic_id("b"), 1.0, waiter)
+        assert bench.next(1.0 + after) == MetadataQuery([], [topic_id("b")], creates=False, elsewhere=elsewhere)
 
 
 class TestManyNames:
@@ -233,7 +235,7 @@ class TestFailures:
     def test_a_failed_request_is_made_again_with_what_came_meanwhile(self) -> None:
         bench = Bench({"a": 1, "b": 1}).started()
         waiter = bench.ask("a")
-        bench.requests.ask_id(topic_id("a"), waiter)
+        bench.requests.ask_id(topic_id("a"), NEVER, waiter)
         bench.requests.failed(bench.next(0.1))
         bench.ask("b", by=waiter)
         query = bench.next(0.2)
@@ -274,7 +276,7 @@ class TestFailures:
 
     def test_what_brokers_fail_at_time_and_again_holds_up_nothing_else(self) -> None:
         bench = Bench({"a": 1}).started()
-        bench.requests.ask_id(topic_id("bad"), FakeWaiter())
+        bench.requests.ask_id(topic_id("bad"), NEVER, FakeWaiter())
         others = bench.ask("new", creates=True)
         bench.requests.ask_all(NEVER, others)
         for _ in range(6):
@@ -289,7 +291,7 @@ class TestFailures:
     def test_it_does_not_bring_back_what_nobody_waits_for(self, *, creates: bool) -> None:
         bench = Bench().started()
         waiter = bench.ask("a", creates=creates)
-        bench.requests.ask_id(topic_id("a"), waiter)
+        bench.requests.ask_id(topic_id("a"), NEVER, waiter)
         queries = [bench.next(0.1)]
         if creates:  # a request of its own
             bench.answer(queries.pop(), 0.1)
@@ -305,7 +307,7 @@ class TestLeaving:
         bench = Bench().started()
         waiter = bench.ask("a")
         bench.ask("new", creates=True, by=waiter)
-        bench.requests.ask_id(topic_id("a"), waiter)
+        bench.requests.ask_id(topic_id("a"), NEVER, waiter)
         bench.requests.ask_all(NEVER, waiter)
         bench.requests.ask_brokers(NEVER, waiter)
         bench.requests.drop(["a", "new"], [topic_id("a")], waiter)

@@ -39,7 +39,7 @@ class TestClients:
     def test_each_is_told_once(self) -> None:
         waiters, waiter = ClientWaiters(), FakeWaiter()
         waiters.add_name("a", waiter, NEVER)
-        waiters.add_id(ID, waiter)
+        waiters.add_id(ID, waiter, NEVER)
         waiters.for_all.add(waiter, NEVER)
         waiters.for_brokers.add(waiter, NEVER)
         topics = [Topic(0, "b", ID, is_internal=False, partitions=())]
@@ -54,7 +54,7 @@ class TestClients:
 
     def test_an_id_that_is_not_in_the_answer_does_not_exist(self) -> None:
         waiters, waiter = ClientWaiters(), FakeWaiter()
-        waiters.add_id(ID, waiter)
+        waiters.add_id(ID, waiter, NEVER)
         waiters.tell_ids([ID], [Topic(100, None, ID, is_internal=False, partitions=())], {}, 1.0)
         assert waiter.told == [(ID, None)]
 
@@ -63,6 +63,16 @@ class TestClients:
         waiters.add_name("a", waiter, 5.0)
         assert waiters.tell_topics({"a": known("a"), "b": known("b")}, 4.0) == ["a"]
         assert waiter.told == []
+
+    def test_who_asks_for_an_id_anew_is_not_told_by_an_earlier_request(self) -> None:
+        waiters, anew, content = ClientWaiters(), FakeWaiter(), FakeWaiter()
+        waiters.add_id(ID, anew, 5.0)
+        waiters.add_id(ID, content, NEVER)
+        waiters.tell_ids([ID], [], {}, 4.0)
+        assert (anew.told, content.told) == ([], [(ID, None)])
+        waiters.tell_ids([ID], [], {}, 6.0)
+        assert anew.told == [(ID, None)]
+        assert not waiters.by_id
 
     def test_who_is_told_may_wait_for_the_same_again(self) -> None:
         waiters = ClientWaiters()
@@ -82,7 +92,7 @@ class TestClients:
         waiters, first, second = ClientWaiters(), FakeWaiter(), FakeWaiter()
         for waiter in (first, second):
             waiters.add_name("a", waiter, NEVER)
-            waiters.add_id(ID, waiter)
+            waiters.add_id(ID, waiter, NEVER)
             waiters.for_all.add(waiter, NEVER)
             waiters.for_brokers.add(waiter, NEVER)
         assert waiters.drop(["a", "b"], [ID, bytes(16)], first) == []

@@ -208,7 +208,7 @@ class PendingMetadata:
         for name, fresh_since in missing:
             handler.requests.ask_topic(name, fresh_since, self, now, creates=request.allow_auto_topic_creation)
         for topic_id in missing_ids:
-            handler.requests.ask_id(topic_id, self)
+            handler.requests.ask_id(topic_id, since, self)
         if asks_all:
             handler.requests.ask_all(since, self)
         if asks_brokers:

@@ -337,7 +337,7 @@ async def test_what_nobody_waits_for_any_more_is_not_asked_for() -> None:
         for asker in gone:
             running.updater.requests.ask_topic("b", NEVER, asker, monotonic(), creates=False)
             running.updater.requests.ask_topic("c", NEVER, asker, monotonic(), creates=True)
-            running.updater.requests.ask_id(bytes(16), asker)
+            running.updater.requests.ask_id(bytes(16), NEVER, asker)
         running.want("a")
         for asker in gone:
             running.updater.requests.drop(["b", "c"], [bytes(16)], asker)
@@ -361,7 +361,7 @@ async def test_a_failed_request_does_not_bring_back_what_nobody_waits_for() -> N
             brokers[0].holds(METADATA)
             running.updater.requests.ask_topic("b", NEVER, asker, monotonic(), creates=creates)
             if not creates:  # which is a request of its own
-                running.updater.requests.ask_id(bytes(16), asker)
+                running.updater.requests.ask_id(bytes(16), NEVER, asker)
             under_way = await brokers[0].receives(METADATA)
             assert under_way.metadata.names == ["b"]
             running.updater.requests.drop(["b"], [bytes(16)], asker)

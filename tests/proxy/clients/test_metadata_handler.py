@@ -453,6 +453,18 @@ class TestAskingAgain:
             assert [asked.metadata.names for asked in seen(cluster)] == [[f"t{number}"] for number in range(10)]
 
     @in_loop
+    async def test_who_asks_again_by_id_is_told_by_another_broker(self) -> None:
+        """The one that does not know the topic may be cut off from the controller."""
+        cluster = FakeCluster({}, nodes=2)
+        cluster.metadata_versions = (0, 12)
+        async with before(cluster) as forebay:
+            client = await forebay.client(0)
+            for number in range(4):
+                client.send(framed(encode_metadata_request(number, None, 12, [], ids=[ID])))
+                assert (await told(client, number, 12)).topics[0].error_code == UNKNOWN_TOPIC_ID
+            assert [len(broker.requests(METADATA)) for broker in cluster.brokers.values()] == [2, 2]
+
+    @in_loop
     async def test_questions_in_turn_are_told_anew_each(self) -> None:
         """Sarama's consumers ask for one partition's topic each, on one connection."""
         cluster = FakeCluster({"ponds": [0], "lakes": [0]}, nodes=2)
