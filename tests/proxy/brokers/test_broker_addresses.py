@@ -51,6 +51,30 @@ def test_a_bootstrap_connection_gets_a_broker_that_was_last_reached() -> None:
     assert {addresses.any_node() for _ in range(50)} == {0}
 
 
+def test_one_that_metadata_does_not_name_any_more_comes_behind_those_that_can_be_reached() -> None:
+    cluster = known()
+    cluster.apply(fakes.metadata({}, (0, 1)), set(), 100.0, 300.0)
+    addresses = BrokerAddresses(cluster, (), Random(1))
+    assert {addresses.any_node() for _ in range(50)} == {0, 1}
+    assert {addresses.of(None)[-1].host for _ in range(50)} == {"2.example"}
+    cluster.nodes[0].lost_at = 101.0
+    cluster.set_down(cluster.nodes[1], down=True)
+    assert {addresses.any_node() for _ in range(50)} == {2}
+    cluster.nodes[2].lost_at = 99.0
+    assert {addresses.any_node() for _ in range(50)} == {0}
+    cluster.learn(2, "2.example", 9092, 102.0)
+    assert {addresses.any_node() for _ in range(50)} == {2}, "named by another answer, and lost before the others"
+
+
+def test_where_metadata_never_came_all_that_are_known_are_alike() -> None:
+    """Clients log in themselves, and brokers are learned from what they are told."""
+    cluster = Cluster(fakes.accumulator())
+    for node_id in (0, 1):
+        cluster.learn(node_id, f"{node_id}.example", 9092, float(node_id))
+    addresses = BrokerAddresses(cluster, BOOTSTRAP, Random(1))
+    assert {addresses.any_node() for _ in range(50)} == {0, 1}
+
+
 def test_where_no_broker_is_known_there_is_none() -> None:
     cluster = fakes.known(fakes.accumulator(), {}, nodes=())
     assert BrokerAddresses(cluster, BOOTSTRAP, Random(1)).any_node() is None
