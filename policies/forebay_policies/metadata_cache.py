@@ -15,8 +15,10 @@ longer: many a client asks for it once, and fails. An age counts from when the r
 not reflect anything later.
 
 Rules
-1. Leader epochs never go back: where a response is older than what is known of a partition, the known leader stays. A
-   different topic id means another topic of the same name, of which nothing is known.
+1. Leader epochs do not go back: where a response is older than what is known of a partition, the known leader stays. A
+   different topic id means another topic of the same name, of which nothing is known. But where lower epochs are all
+   that has been told for LOWER_S, they are believed: a cluster's metadata may have been restored, or brokers have no
+   topic ids. There, a topic whose epochs all begin anew is another one.
 2. What was invalidated (its leader turned out wrong) is not served until it has been asked for again.
 3. A repeated question of the same client is not answered with what that client was told before (`fresh_since`): it asks
    because that evidently failed.
@@ -41,7 +43,10 @@ MAX_ERRORS: Final = 10_000
 """The most names with an error that are kept at a time."""
 JITTER: Final = 0.2
 """A topic is refreshed earlier by up to this part of its soft age."""
+LOWER_S: Final = 5.0
+"""By then a broker that lags behind has mostly heard of a new leader, or another one was asked."""
 NEVER: Final = float("-inf")
+_NONE_LOWER: Final[dict[int, float]] = {}
 _TAKEN_AWAY: Final = (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.TOPIC_AUTHORIZATION_FAILED)
 """It is not there any more, or not for this user: what was known of it is not served any more."""
 _STEPS: Final = 1 << 20
@@ -51,11 +56,13 @@ class CachedTopic:
     """One topic: `updated_at` is when it was last asked for, `refresh_at` when it is due again, `uses` counts since.
 
     `used_at` is when it was last used by name, or records came for it; NEVER: it is kept for the list of all alone.
+    `lower_since`: by partition, since when lower leader epochs than the known one are all that is told.
     """
 
     __slots__ = (
         "described",
         "invalid_at",
+        "lower_since",
         "name",
         "refresh_at",
         "topic",
@@ -73,6 +80,7 @@ class CachedTopic:
         self.used_at = updated_at
         self.uses = 0
         self.invalid_at = NEVER
+        self.lower_since = _NONE_LOWER
 
     @property
     def error(self) -> bool:
@@ -336,9 +344,10 @@ class MetadataCache:
                 self._topics.move_to_end(name, last=False)
         else:
             if known.topic.topic_id == topic.topic_id:
-                topic = _newest(known.topic, topic)
-            elif known.topic.topic_id != NO_TOPIC_ID:
+                topic, known.lower_since = _newest(known, topic, asked_at)
+            else:
                 self._names.pop(known.topic.topic_id, None)
+                known.lower_since = _NONE_LOWER
             if known.topic != topic:
                 known.replace(self._described.of(topic))
             known.updated_at, known.refresh_at, known.uses = asked_at, refresh_at, 0
@@ -395,7 +404,10 @@ class MetadataCache:
         partitions = list(known.topic.partitions)
         for place, found in enumerate(partitions):
             leader = named.get(found.partition_index)
-            if leader is not None and found.leader_epoch < leader[1]:
+            if leader is None or found.leader_epoch > leader[1]:
+                continue
+            known.lower_since.pop(found.partition_index, None)
+            if found.leader_epoch < leader[1]:
                 partitions[place] = found._replace(
                     error_code=error_codes.NONE, leader_id=leader[0], leader_epoch=leader[1]
                 )
@@ -444,15 +456,30 @@ class MetadataCache:
         return [known.name for known in idle]
 
 
-def _newest(known: Topic, told: Topic) -> Topic:
-    """`told`, with the leaders of `known` where their epoch is later."""
-    before: dict[int, Partition] = {partition.partition_index: partition for partition in known.partitions}
+def _newest(known: CachedTopic, told: Topic, asked_at: float) -> tuple[Topic, dict[int, float]]:
+    """`told`, with the leaders of `known` where their epoch is later and not refuted yet; these, and since when."""
+    before: dict[int, Partition] = {partition.partition_index: partition for partition in known.topic.partitions}
+    anew = told.topic_id == NO_TOPIC_ID and _begins_anew(before, told.partitions)
+    lower_since: dict[int, float] = {}
     partitions = []
     for partition in told.partitions:
-        earlier = before.get(partition.partition_index)
-        if earlier is not None and earlier.leader_epoch > partition.leader_epoch >= 0:
-            partition = partition._replace(
-                error_code=earlier.error_code, leader_id=earlier.leader_id, leader_epoch=earlier.leader_epoch
-            )
+        index = partition.partition_index
+        earlier = before.get(index)
+        if earlier is not None and earlier.leader_epoch > partition.leader_epoch >= 0 and not anew:
+            since = known.lower_since.get(index, asked_at)
+            if asked_at - since < LOWER_S:
+                lower_since[index] = since
+                partition = partition._replace(
+                    error_code=earlier.error_code, leader_id=earlier.leader_id, leader_epoch=earlier.leader_epoch
+                )
         partitions.append(partition)
-    return told._replace(partitions=tuple(partitions))
+    return told._replace(partitions=tuple(partitions)), lower_since or _NONE_LOWER
+
+
+def _begins_anew(before: Mapping[int, Partition], told: Iterable[Partition]) -> bool:
+    """Whether each partition has its first epoch, and each that was there had a later one."""
+    for partition in told:
+        earlier = before.get(partition.partition_index)
+        if partition.leader_epoch != 0 or (earlier is not None and earlier.leader_epoch <= 0):
+            return False
+    return True

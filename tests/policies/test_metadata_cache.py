@@ -16,7 +16,7 @@ from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Metadata, Partition, To
 from forebay_codecs.metadata_response import encode_topic
 from forebay_codecs.one_broker import of_topic
 from forebay_policies.described_topic import NO_IDS
-from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, MAX_ERRORS, NEVER, Ages, MetadataCache
+from forebay_policies.metadata_cache import ERROR_AGE_S, JITTER, LOWER_S, MAX_ERRORS, NEVER, Ages, MetadataCache
 
 SOFT, MAX, IDLE = 60.0, 300.0, 200.0
 AGES = Ages(SOFT, MAX, IDLE)
@@ -219,6 +219,70 @@ def test_a_leader_epoch_never_goes_back() -> None:
     assert found.updated_at == 1.0
     known.store(told(topic("a", 0, 0, epoch=8, topic_id=FIRST_ID)), ["a"], 3.0)
     assert [each.leader_id for each in known.find("a", 3.0).topic.partitions] == [0, 0]  # type: ignore[union-attr]
+
+
+def leaders(of: MetadataCache, name: str = "a") -> list[int]:
+    known = of.find(name, 0.0)
+    assert known is not None
+    return [partition.leader_id for partition in known.topic.partitions]
+
+
+def test_lower_epochs_are_believed_once_they_are_all_that_is_told_for_a_while() -> None:
+    """Of a cluster whose metadata was restored."""
+    known = holding(topic("a", 1, 1, epoch=7, topic_id=FIRST_ID))
+    older = told(topic("a", 0, 0, epoch=6, topic_id=FIRST_ID))
+    for after, believed in ((0.0, False), (LOWER_S - 0.001, False), (LOWER_S, True)):
+        known.store(older, ["a"], 10.0 + after)
+        assert leaders(known) == ([0, 0] if believed else [1, 1])
+    known.store(told(topic("a", 1, 1, epoch=7, topic_id=FIRST_ID)), ["a"], 20.0)
+    assert leaders(known) == [1, 1]
+    known.store(older, ["a"], 30.0)
+    assert leaders(known) == [1, 1], "which were told once since"
+
+
+def test_a_broker_that_tells_the_known_epoch_refutes_a_lower_one() -> None:
+    for confirmed in ([topic("a", 1, 0, epoch=7, topic_id=FIRST_ID)], [topic("a", 1, epoch=8, topic_id=FIRST_ID)], []):
+        known = holding(topic("a", 1, epoch=7, topic_id=FIRST_ID))
+        older = told(topic("a", 0, epoch=6, topic_id=FIRST_ID))
+        known.store(older, ["a"], 10.0)
+        if confirmed:
+            known.store(told(*confirmed), ["a"], 12.0)
+        else:
+            assert known.new_leaders("a", {0: (1, 7)}) == {}
+        known.store(older, ["a"], 10.0 + LOWER_S)
+        assert leaders(known) == [1]
+        assert known.new_leaders("a", {0: (0, 6)}) == {}, "which refutes nothing"
+        known.store(older, ["a"], 10.0 + 2 * LOWER_S)
+        assert leaders(known) == [0]
+
+
+def test_where_topics_have_no_ids_one_whose_epochs_begin_anew_is_another_one() -> None:
+    known = holding(topic("a", 1, 1, epoch=7))
+    known.store(told(topic("a", 0, 0, 0, epoch=0)), ["a"], 1.0)
+    assert leaders(known) == [0, 0, 0]
+
+
+@pytest.mark.parametrize(("epochs", "then"), [((7, 0), (0, 0)), ((7, 7), (0, 1))])
+def test_and_one_of_which_some_do_is_not_at_once(epochs: tuple[int, ...], then: tuple[int, ...]) -> None:
+    def of(leader: int, each: tuple[int, ...]) -> Topic:
+        made = topic("a", *[leader] * len(each))
+        partitions = zip(made.partitions, each, strict=True)
+        return made._replace(partitions=tuple(found._replace(leader_epoch=epoch) for found, epoch in partitions))
+
+    known = holding(of(1, epochs))
+    known.store(told(of(0, then)), ["a"], 1.0)
+    assert leaders(known)[0] == 1
+    known.store(told(of(0, then)), ["a"], 1.0 + LOWER_S)
+    assert leaders(known) == [0, 0]
+
+
+def test_what_was_told_of_one_topics_epochs_says_nothing_of_the_next() -> None:
+    known = holding(topic("a", 1, epoch=7, topic_id=FIRST_ID))
+    older = told(topic("a", 0, epoch=6, topic_id=FIRST_ID))
+    known.store(older, ["a"], 10.0)
+    known.store(told(topic("a", 1, epoch=7, topic_id=SECOND_ID)), ["a"], 11.0)
+    known.store(told(topic("a", 0, epoch=6, topic_id=SECOND_ID)), ["a"], 20.0)
+    assert leaders(known) == [1]
 
 
 def test_a_topic_made_anew_under_its_name_begins_with_its_own_epochs() -> None:
