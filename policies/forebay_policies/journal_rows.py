@@ -21,6 +21,8 @@ import msgspec
 
 VERSION: Final = 6
 
+LONGEST_CLIENT_ID: Final = 255
+"""Characters. Clients may send 32,767 bytes, which each row of a request would have anew."""
 
 FlushReason = Literal["full", "linger", "adopted", "closed"]
 """Why a batch was sent when it was."""
@@ -201,10 +203,12 @@ class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="le
     received_us: int
     connection: int
     client_id: str
+    """At most LONGEST_CLIENT_ID characters of it."""
     host: str
     version: int
     """Of its Produce request."""
     topic: str
+    """Of a name that is too long for Kafka, the first 249 characters."""
     partition: int
     """The client's own choice."""
     acks: int
@@ -242,6 +246,7 @@ class ObservedRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="
     received_us: int
     connection: int
     client_id: str
+    """At most LONGEST_CLIENT_ID characters of it."""
     host: str
     version: int
     """Of its Produce request; below 3 its records were converted."""

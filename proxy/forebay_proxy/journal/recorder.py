@@ -43,7 +43,7 @@ log = RateLimited(get_logger())
 HAND_OVER_S: Final = 0.25
 ROWS_AT_ONCE: Final = 32
 """Rows encoded together, at half the cost of one by one. A sink may get up to this many rows more than it asked for,
-and a ledger's row is as long as its client's id."""
+and a ledger's row may be long: it may have a hash of the key of each of its records."""
 GAUGES_S: Final = 1.0
 RACKS_S: Final = 60.0
 MAX_RACK_TOPICS: Final = 1000

@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 from forebay_codecs.content_crc import ContentCrc, Keys, content_crc, content_keys
 from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
-from forebay_policies.journal_rows import VERSION, LedgerPart, LedgerRow
+from forebay_policies.eligibility import LONGEST_NAME
+from forebay_policies.journal_rows import LONGEST_CLIENT_ID, VERSION, LedgerPart, LedgerRow
 from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.recorder import Journal
@@ -79,7 +80,7 @@ class Client(Protocol):
 class Entry:
     """One request, until it is answered."""
 
-    __slots__ = ("_ledger", "client", "number", "received_us", "request", "slots", "user")
+    __slots__ = ("_ledger", "client", "client_id", "number", "received_us", "request", "slots", "user")
 
     def __init__(
         self, ledger: Ledger, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]
@@ -89,6 +90,7 @@ class Entry:
         self.user = client.user
         """As whom it was served when it sent this: it may have left, or log in again, by the time it is answered."""
         self.request = request
+        self.client_id = printable(request.client_id or "")[:LONGEST_CLIENT_ID]
         self.number = ledger.next_number()
         self.received_us = ledger.now_us()
         self.slots = [_Slot(entry) for entry in inspected]
@@ -161,10 +163,10 @@ class Ledger:
                 entry.number,
                 entry.received_us,
                 entry.client.number,
-                printable(request.client_id or ""),
+                entry.client_id,
                 entry.client.host,
                 request.version,
-                slot.topic,
+                slot.topic[:LONGEST_NAME],
                 slot.partition,
                 request.acks,
                 slot.reason,

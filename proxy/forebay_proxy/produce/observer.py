@@ -24,7 +24,7 @@ from forebay_codecs.produce_response import ProduceResponse
 from forebay_codecs.record_batch import BadBatch, ClientBatch, open_batch, split_by_key
 from forebay_policies.accumulator import ALL_REPLICAS, NO_LEADER
 from forebay_policies.eligibility import Reason
-from forebay_policies.journal_rows import VERSION, ObservedRow
+from forebay_policies.journal_rows import LONGEST_CLIENT_ID, VERSION, ObservedRow
 from forebay_policies.linger import Linger
 from forebay_policies.producer_batch import Lane
 from forebay_policies.shadow_queues import ShadowQueues
@@ -352,6 +352,7 @@ class Observer:
         codes = _error_codes(response)
         now_us, received_us = journal.time_us(monotonic()), journal.time_us(received)
         took_us = int(took * 1_000_000) if took >= 0 else -1
+        client_id = printable(request.client_id or "")[:LONGEST_CLIENT_ID]
         for each in seen:
             journal.observed_rows += 1
             journal.write(
@@ -362,7 +363,7 @@ class Observer:
                     number,
                     received_us,
                     client.number,
-                    printable(request.client_id or ""),
+                    client_id,
                     client.host,
                     request.version,
                     each.topic,

@@ -21,7 +21,9 @@ from forebay_codecs.error_codes import (
     REQUEST_TIMED_OUT,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from forebay_policies.eligibility import LONGEST_NAME
 from forebay_policies.journal_rows import (
+    LONGEST_CLIENT_ID,
     VERSION,
     BatchFate,
     BatchRow,
@@ -514,6 +516,14 @@ class TestLedger:
             await client.receives(1)
             (row,) = of(LedgerRow, await ended(forebay, tmp_path))
         assert [(part.partition, part.base_offset) for part in row.parts] == [(1 - first, 0)]
+
+    @in_loop
+    async def test_names_that_are_too_long_are_cut(self, tmp_path: Path) -> None:
+        unknown = produce(1, ("n" * 30_000, 0, b""), ("n" * 30_000, 1, b""), version=9, client_id="c" * 30_000)
+        rows, _ = await self._told(tmp_path, unknown)
+        assert [(row.partition, row.topic, row.client_id) for row in rows] == [
+            (partition, "n" * LONGEST_NAME, "c" * LONGEST_CLIENT_ID) for partition in (0, 1)
+        ]
 
 
 class TestTopic:

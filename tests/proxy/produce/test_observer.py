@@ -11,7 +11,7 @@ from forebay_codecs.apis import PRODUCE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_policies import own_choices
-from forebay_policies.journal_rows import GaugeRow, LedgerRow, ObservedRow
+from forebay_policies.journal_rows import LONGEST_CLIENT_ID, GaugeRow, LedgerRow, ObservedRow
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.catalog import FLUSH_REASONS
 from forebay_proxy.produce import observer
@@ -320,6 +320,12 @@ class TestJournal:
         unheard, heard = of(ObservedRow, await self._told(tmp_path, *frames, numbers=(2,)))[1:]
         assert (unheard.acks, unheard.took_us, unheard.error_code) == (0, -1, None)
         assert heard.error_code == NONE
+
+    @in_loop
+    async def test_a_client_id_that_is_too_long_is_cut(self, tmp_path: Path) -> None:
+        frame = produce(1, ("ponds", 0, batch(keyed("a"))), client_id="c" * 30_000)
+        row = of(ObservedRow, await self._told(tmp_path, frame, numbers=(1,)))[-1]
+        assert row.client_id == "c" * LONGEST_CLIENT_ID
 
     @in_loop
     async def test_beside_what_is_merged_too(self, tmp_path: Path) -> None:
