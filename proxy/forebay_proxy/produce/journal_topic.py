@@ -34,6 +34,8 @@ TIMEOUT_S: Final = 30.0
 CLOSE_S: Final = 10.0
 AT_ONCE: Final = 65_536
 """Bytes: a batch's."""
+MOST_AT_ONCE: Final = 262_144
+"""Bytes of rows in one batch, unless one row alone has more: what brokers refuse is that row, and no others with it."""
 _LANE: Final = Lane(-1, compression.LZ4, movable=True)
 
 
@@ -72,6 +74,10 @@ class JournalTopic:
         """Nothing to do: brokers may be away at the start."""
 
     def put(self, lines: bytes, rows: int) -> None:
+        for some, count in _pieces(lines, rows):
+            self._put(some, count)
+
+    def _put(self, lines: bytes, rows: int) -> None:
         if self._bytes + len(lines) > self._queue_bytes:
             self._drop(rows, "the brokers are too slow")
             return
@@ -136,6 +142,23 @@ class JournalTopic:
     def _drop(self, rows: int, why: str) -> None:
         self.dropped += rows
         self._log.warning("journal rows dropped", rows=rows, why=why)
+
+
+def _pieces(lines: bytes, rows: int) -> list[tuple[bytes, int]]:
+    """The same lines in their order, MOST_AT_ONCE bytes at once or a single one, and how many these are."""
+    if len(lines) <= MOST_AT_ONCE:
+        return [(lines, rows)]
+    pieces = []
+    begin = end = count = 0
+    while end < len(lines):
+        after = lines.index(b"\n", end) + 1
+        if count and after - begin > MOST_AT_ONCE:
+            pieces.append((lines[begin:end], count))
+            begin, count = end, 0
+        end = after
+        count += 1
+    pieces.append((lines[begin:], count))
+    return pieces
 
 
 def _as_batch(lines: bytes, now_ms: int) -> ClientBatch:

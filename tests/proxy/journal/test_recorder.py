@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -573,6 +574,29 @@ class TestTopic:
                 await until(lambda: forebay.count("forebay_journal_rows_dropped_total") == rows)
                 assert forebay.count("forebay_errors_total", "upstream", "answered") == 0, "no client is concerned"
                 cluster[0].releases(PRODUCE)
+
+    @in_loop
+    async def test_a_row_that_is_too_large_for_brokers_costs_no_other(self) -> None:
+        async with (
+            FakeCluster({"journal": [0]}) as cluster,
+            running(cluster.bootstrap, journal_topic="journal") as forebay,
+        ):
+            large = 600_000
+            cluster[0].holds_produce(lambda asked: len(asked.frame) > large)
+            journal = forebay.app._journal
+            assert journal is not None
+            for seq in range(1, 6):
+                journal.write(make.ledger_row([], client_id=secrets.token_hex(large) if seq == 3 else "c", seq=seq))
+            while forebay.count("forebay_journal_rows_dropped_total") == 0:
+                asked = await cluster[0].receives(PRODUCE)
+                if len(asked.frame) > large:
+                    asked.answer(MESSAGE_TOO_LARGE)
+                    await until(lambda: forebay.count("forebay_journal_rows_dropped_total") > 0)
+            assert forebay.count("forebay_journal_rows_dropped_total") == 1
+            await forebay.app.drain()
+            records = cluster.log["journal", 0]
+        rows = decoded(b"\n".join(record.value or b"" for record in records))
+        assert [row.seq for row in of(LedgerRow, rows)] == [1, 2, 4, 5]
 
     @in_loop
     @patch("forebay_proxy.produce.journal_topic.TIMEOUT_S", 2.0)
