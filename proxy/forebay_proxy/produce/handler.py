@@ -506,9 +506,8 @@ class PendingProduce:
     def _observe(self, found: ClassifiedRequest) -> None:
         first = self._appended
         entries = self._inspected[first : first + SLICE]
-        seen = self._handler.observer.beside(
-            self._client, self._frame, self._request, entries, found, first, again=self._observed is not None
-        )
+        earlier = self._observed[0] if self._observed else None
+        seen = self._handler.observer.beside(self._client, self._frame, self._request, entries, found, first, earlier)
         if seen is not None:
             self._observed = [*(self._observed or ()), seen]
 

@@ -71,7 +71,7 @@ class _Run(NamedTuple):
 class ObservedRequest:
     """One request, or a part of one that takes turns, until it is answered."""
 
-    __slots__ = ("_at_leisure", "_client", "_number", "_observer", "_received", "_request", "_seen", "_sent", "_user")
+    __slots__ = ("_at_leisure", "_client", "_observer", "_received", "_request", "_seen", "_sent", "_user", "number")
 
     def __init__(
         self, observer: Observer, client: Client, request: ProduceRequest, number: int, seen: list[_Seen], now: float
@@ -79,7 +79,7 @@ class ObservedRequest:
         self._observer = observer
         self._client = client
         self._request = request
-        self._number = number
+        self.number = number
         self._seen = seen
         self._received = self._sent = now
         self._at_leisure = client.at_leisure
@@ -102,7 +102,7 @@ class ObservedRequest:
         """The broker's answer; None: there is none."""
         took = monotonic() - self._sent if response is not None and self._at_leisure else -1.0
         self._observer.answered(
-            self._client, self._user, self._request, self._number, self._seen, self._received, took, response
+            self._client, self._user, self._request, self.number, self._seen, self._received, took, response
         )
 
 
@@ -161,7 +161,7 @@ class Observer:
         self, client: Client, frame: bytes, request: ProduceRequest, inspected: Sequence[InspectedBatch]
     ) -> None:
         """All of a request goes on as it came, now. The client's connection is asked to tell what it is answered."""
-        seen = self._look(client, frame, request, inspected, {}, 0, again=False)
+        seen = self._look(client, frame, request, inspected, {}, 0, None)
         if seen is None:
             return
         if request.acks == 0:
@@ -177,18 +177,17 @@ class Observer:
         inspected: Sequence[InspectedBatch],
         found: ClassifiedRequest,
         first: int,
-        *,
-        again: bool,
+        earlier: ObservedRequest | None,
     ) -> ObservedRequest | None:
         """Slots of a request, the first of which is `first`: some are touched, or were converted, as `found` says.
 
-        `again`: earlier slots of the same request were observed.
+        `earlier`: those of its earlier slots that were observed first; None: there are none.
 
         What is returned is to be told when the untouched ones are sent, and of their answer; None: none is observed.
         """
         converted = {slot - first: batch for slot, batch in (found.converted or {}).items()}
         found.converted = None
-        return self._look(client, frame, request, inspected, converted, found.decompressed, again=again)
+        return self._look(client, frame, request, inspected, converted, found.decompressed, earlier)
 
     def _look(
         self,
@@ -198,8 +197,7 @@ class Observer:
         inspected: Sequence[InspectedBatch],
         converted: dict[int, ClientBatch],
         decompressed: int,
-        *,
-        again: bool,
+        earlier: ObservedRequest | None,
     ) -> ObservedRequest | None:
         now = monotonic()
         left = self._max_decompressed - decompressed
@@ -232,12 +230,18 @@ class Observer:
             self._loop.call_soon(self._turn_over)
         if not seen:
             return None
-        if not again:
+        if earlier is not None:
+            number = earlier.number
+        else:
             self._requests.value += 1
-            if self._journal is not None:
-                self._journal.observed_requests += 1
-        number = self._journal.observed_requests if self._journal is not None else 0
+            number = self._next_number()
         return ObservedRequest(self, client, request, number, seen, now)
+
+    def _next_number(self) -> int:
+        if self._journal is None:
+            return 0
+        self._journal.observed_requests += 1
+        return self._journal.observed_requests
 
     # Batches
 

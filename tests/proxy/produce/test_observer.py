@@ -15,6 +15,7 @@ from forebay_policies.journal_rows import LONGEST_CLIENT_ID, GaugeRow, LedgerRow
 from forebay_proxy.metrics import clients_seen
 from forebay_proxy.metrics.catalog import FLUSH_REASONS
 from forebay_proxy.produce import observer
+from forebay_proxy.produce.handler import SLICE
 from tests.codecs.message_oracle import messages
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
@@ -320,6 +321,24 @@ class TestJournal:
         unheard, heard = of(ObservedRow, await self._told(tmp_path, *frames, numbers=(2,)))[1:]
         assert (unheard.acks, unheard.took_us, unheard.error_code) == (0, -1, None)
         assert heard.error_code == NONE
+
+    @in_loop
+    async def test_a_request_that_takes_turns_with_others_has_one_number(self, tmp_path: Path) -> None:
+        observed = [("ponds", number, batch(keyed("a"))) for number in range(2 * SLICE)]
+        frame = produce(1, ("lakes", 0, batch(null_key("b"))), *observed)
+        settings = {**OBSERVED, "topics_move": ("lakes",), "journal_dir": str(tmp_path)}
+        async with FakeCluster(TOPICS) as cluster, running(cluster.bootstrap, **settings) as forebay:
+            clients = [await forebay.client(0), await forebay.client(0)]
+            for client in clients:
+                await known(forebay, client, "ponds", "lakes")
+            for client in clients:
+                client.send(frame)
+            for client in clients:
+                await client.receives(1)
+            await forebay.app.drain()
+        rows = [row for row in of(ObservedRow, rows_in(tmp_path)) if row.topic == "ponds"]
+        numbers = {(row.connection, row.number) for row in rows if row.partition >= 4}
+        assert len(numbers) == len({connection for connection, _ in numbers}) == 2
 
     @in_loop
     async def test_a_client_id_that_is_too_long_is_cut(self, tmp_path: Path) -> None:
