@@ -477,9 +477,13 @@ def _newest(known: CachedTopic, told: Topic, asked_at: float) -> tuple[Topic, di
 
 
 def _begins_anew(before: Mapping[int, Partition], told: Iterable[Partition]) -> bool:
-    """Whether each partition has its first epoch, and each that was there had a later one."""
+    """Whether each partition has its first epoch, each that was there had a later one, and one of these a third: a
+    broker that lags behind by one change of leaders tells the first, too."""
+    latest = 0
     for partition in told:
         earlier = before.get(partition.partition_index)
         if partition.leader_epoch != 0 or (earlier is not None and earlier.leader_epoch <= 0):
             return False
-    return True
+        if earlier is not None:
+            latest = max(latest, earlier.leader_epoch)
+    return latest > 1

@@ -262,7 +262,7 @@ def test_where_topics_have_no_ids_one_whose_epochs_begin_anew_is_another_one() -
     assert leaders(known) == [0, 0, 0]
 
 
-@pytest.mark.parametrize(("epochs", "then"), [((7, 0), (0, 0)), ((7, 7), (0, 1))])
+@pytest.mark.parametrize(("epochs", "then"), [((7, 0), (0, 0)), ((7, 7), (0, 1)), ((1, 1), (0, 0))])
 def test_and_one_of_which_some_do_is_not_at_once(epochs: tuple[int, ...], then: tuple[int, ...]) -> None:
     def of(leader: int, each: tuple[int, ...]) -> Topic:
         made = topic("a", *[leader] * len(each))
