@@ -21,6 +21,7 @@ from typing import Final, Protocol
 import msgspec
 
 from forebay_policies.accumulator import PartitionQueue, TopicQueues
+from forebay_policies.eligibility import LONGEST_NAME
 from forebay_policies.journal_rows import (
     MAX_LOADS,
     VERSION,
@@ -261,7 +262,7 @@ class Journal:
         if topic == self._own_topic:
             return
         known = self._rack_bytes
-        if topic not in known and len(known) >= MAX_RACK_TOPICS:
+        if len(topic) > LONGEST_NAME or (topic not in known and len(known) >= MAX_RACK_TOPICS):
             topic = ""
         counts = known.setdefault(topic, [0, 0, 0])
         counts[0] += same

@@ -51,7 +51,8 @@ class ClientRealm:
         self._login: Login | None = None
         """What is presented."""
         self._presented_at = -math.inf
-        self._is_second_try = False
+        self._longer: Login | None = None
+        """What was presented before, is good for longer, and was refused."""
         self._gateways: dict[Gateway, Gateway] = {}
         self._ended: Callable[[], None] | None = None
         """To be told once it is not needed any more."""
@@ -71,30 +72,36 @@ class ClientRealm:
     def wake(self, login: Login, now: float, ended: Callable[[asyncio.Task[None]], None]) -> None:
         """A client has come: connections log in so, by the token that is good for longest where there are several.
 
-        Where a broker has refused that, it is tried again, and then the client's, which may be older. `now` as
-        time.monotonic; `ended` is told of a part that ends by itself.
+        Where a broker has refused that one, the client's, which was accepted just now, though it may not be good for as
+        long. `now` as time.monotonic; `ended` is told of a part that ends by itself.
         """
         if isinstance(login, DelegatedLogin):
             self._ended = partial(login.tokens.end, login.username)
         if self._login is None or not self._tasks or login.expires_at > self._login.expires_at:
             self._present(login, now)
-        elif self.connector.is_refused and now >= self._presented_at + AGAIN_S:
-            second = not self._is_second_try
-            self._present(self._login if second else login, now)
-            self._is_second_try = second
+        elif self._may_try_again(now):
+            self._present(login, now, self._login if login != self._login else None)
         if not self._tasks:
             self._tasks = [asyncio.get_running_loop().create_task(part) for part in self.realm.run()]
             for task in self._tasks:
                 task.add_done_callback(ended)
 
-    def _present(self, login: Login, now: float) -> None:
+    def look(self, now: float) -> None:
+        """Where brokers refuse a token by now, because it is over, say, the one that is good for longer once more."""
+        if self._longer is not None and self._may_try_again(now):
+            self._present(self._longer, now)
+
+    def _may_try_again(self, now: float) -> bool:
+        return self.connector.is_refused and now >= self._presented_at + AGAIN_S
+
+    def _present(self, login: Login, now: float, longer: Login | None = None) -> None:
         self.connector.present(login)
-        self._login, self._presented_at, self._is_second_try = login, now, False
+        self._login, self._longer, self._presented_at = login, longer, now
 
     def rest(self) -> None:
         """Nobody is there: the login is forgotten, connections stand for a while."""
         self.connector.withdraw()
-        self._login = None
+        self._login = self._longer = None
         for task in self._tasks:
             task.cancel()
         self._tasks = []
@@ -284,6 +291,8 @@ class ClientRealms:
 
     def sweep(self, now: float) -> None:
         """Look once."""
+        for each in self._realms.values():
+            each.look(now)
         self._identities.sweep(now, lambda key: not self._realms[key].realm.at_rest)
 
     def retire(self) -> None:

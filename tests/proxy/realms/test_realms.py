@@ -173,7 +173,7 @@ async def test_a_login_that_was_refused_once_counts_again_as_brokers_accept_it_b
 
 
 @in_loop
-async def test_of_tokens_the_one_that_is_good_for_longest_is_tried_twice_before_an_older_one(
+async def test_a_token_that_was_accepted_stands_in_for_one_that_is_good_for_longer_and_was_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     presented = list[str]()
@@ -189,12 +189,24 @@ async def test_of_tokens_the_one_that_is_good_for_longest_is_tried_twice_before_
     (home,) = land.realms._realms.values()
     old, new = (BearerLogin("alice", Secret(name), "", until) for name, until in (("old", 1e9), ("new", 2e9)))
     home.wake(new, 0.0, land.ended.append)
-    for tries in range(1, 5):
+
+    def refused() -> None:
         home.connector._told_refusal(HostPort("k1", 9093), "OAUTHBEARER", "an unknown key")
-        home.wake(old, tries * AGAIN_S, land.ended.append)
-    assert presented == ["new", "new", "old", "old", "old"]
-    home.wake(new, 5 * AGAIN_S, land.ended.append)
-    assert presented[5:] == ["new"]
+
+    refused()
+    home.wake(old, AGAIN_S - 1, land.ended.append)
+    land.realms.sweep(AGAIN_S)
+    assert presented == ["new"]
+    home.wake(old, AGAIN_S, land.ended.append)
+    land.realms.sweep(3 * AGAIN_S)
+    assert presented == ["new", "old"], "which is not refused"
+    refused()
+    for seconds in range(int(3 * AGAIN_S), int(6 * AGAIN_S)):
+        land.realms.sweep(seconds)
+    assert presented == ["new", "old", "new"]
+    refused()
+    land.realms.sweep(9 * AGAIN_S)
+    assert presented == ["new", "old", "new"], "once"
     land.realms.close()
 
 
