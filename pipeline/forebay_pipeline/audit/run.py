@@ -168,15 +168,11 @@ def _unseen(wanted: Wanted, topics: Topics, seen: Collection[str] = ()) -> tuple
     brokers have, and such as they do not."""
     state = wanted.state or AuditState()
     unseen = sorted({*wanted.topics} - {*seen} - {*state.seen} - state.offsets.keys())
-    unknown = [name for name in unseen if not _exists(topics, name)]
-    return [name for name in unseen if name not in unknown], unknown
-
-
-def _exists(topics: Topics, name: str) -> bool:
-    try:
-        return name in topics.now([name])
-    except CannotRun:  # where it ends is not told, since a partition has no leader
-        return True
+    if not unseen:
+        return [], []
+    told, untold = topics.told(unseen)
+    known = {*told, *untold}
+    return [name for name in unseen if name in known], [name for name in unseen if name not in known]
 
 
 def _quiet(topics: Sequence[str]) -> Iterator[str]:

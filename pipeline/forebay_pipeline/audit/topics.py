@@ -32,6 +32,9 @@ class Topics(Protocol):
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists."""
 
+    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+        """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not."""
+
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records of the ranges in RECORD_COLUMNS; it may have others, too."""
 

@@ -32,6 +32,8 @@ def check_readable(spark: SparkSession, storage: Storage, journal: str, folders:
         return True
     if _has_hosts(spark):
         _check_everywhere(spark, local)
+        # Else many folders or files are listed by executors, who take what they do not have for deleted.
+        spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(2**31 - 1))
         return False
     for folder in folders():
         for file in _closed(Path(storage.local(folder) or folder)):

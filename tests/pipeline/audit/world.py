@@ -17,6 +17,7 @@ from forebay_pipeline.audit.result import AuditResult, Counts
 from forebay_pipeline.audit.run import audit
 from forebay_pipeline.audit.state import AuditState
 from forebay_pipeline.audit.topics import RECORD_COLUMNS
+from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace, read_rows
 from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
 from tests.pipeline.rows import START_US, Numbering, keys_of, ledger_part, ledger_row, write_journal
@@ -126,6 +127,9 @@ class World:
             for name in names
             if name in self.logs
         }
+
+    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+        return self.now(names), {}
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         self.read = list(ranges)

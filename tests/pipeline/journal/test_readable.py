@@ -62,6 +62,24 @@ def test_on_a_cluster_a_file_that_is_not_found_was_not_read(
         rows.count()
 
 
+def test_on_a_cluster_no_executor_is_asked_which_files_there_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those that it does not have it would say that they are deleted."""
+    content = write_journal(tmp_path, [batch_row()]).read_bytes()
+    for hour in range(40):
+        folder = tmp_path / f"dt=2026-12-{1 + hour // 24:02}" / f"hour={hour % 24:02}"
+        folder.mkdir(parents=True)
+        (folder / f"{hour}.jsonl.zst").write_bytes(content)
+    monkeypatch.setattr(readable, "_has_hosts", lambda _: True)
+    spark.conf.unset("spark.sql.sources.parallelPartitionDiscovery.threshold")
+    spark.sparkContext.setJobGroup("asked", "")
+    read_rows(spark, JournalPlace(str(tmp_path)))
+    asked = spark.sparkContext.statusTracker().getJobIdsForGroup("asked")
+    spark.sparkContext.setJobGroup("others", "")
+    assert len(asked) == 1, "whether all have the folder"
+
+
 def test_a_folder_that_may_not_be_read_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
