@@ -21,6 +21,7 @@ LARGEST_MEMORY: Final = 1 << 34
 CROSSED: Final = 0.2
 """Of the bytes of which it is known."""
 MOVABLE: Final = 0.1
+"""Of what crossed."""
 LEAST_KEPT: Final = 0.4
 """Of what may move, the part that stays in its rack if all clients are in one of three (docs/partitioners.md)."""
 
@@ -62,14 +63,15 @@ def racks(facts: Facts) -> Change | None:
         return None
     known = use.same_bytes + use.other_bytes
     movable = facts.batches.movable_bytes / facts.batches.bytes
-    if known < GB or use.other_bytes < CROSSED * known or movable < MOVABLE:
+    # Untouched batches crossed, too, and never move.
+    most, one_rack = min(movable * use.other_bytes, facts.batches.movable_bytes), facts.present.one_rack
+    if known < GB or use.other_bytes < CROSSED * known or most < MOVABLE * use.other_bytes:
         return None
-    most, one_rack = movable * use.other_bytes, facts.present.one_rack
     return Change(
         name="racks",
         title="Keep records without a key in their client's rack",
         evidence=f"{use.other_bytes / GB:,.1f} of {known / GB:,.1f} GB went to a leader in another rack;"
-        f" {100 * movable:.0f} % of all bytes have no key.",
+        f" {100 * movable:.0f} % of all merged bytes have no key.",
         effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_others(facts, most, use))),
         how=("As if all that may move stayed." if one_rack else _AT_BEST)
         + (f" {_ALL_LOCAL}" if one_rack is None else "")

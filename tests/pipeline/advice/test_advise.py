@@ -12,7 +12,11 @@ from tests.pipeline.advice.made_up import BATCHES, BROKERS, as_forebay_reads, cl
 from tests.pipeline.replay.reports import report
 
 ALL_BAD = facts(
-    batches=BATCHES._replace(lingering={1: 160_000.0, 2: 130_000.0, 5: 80_000.0, 10: 60_000.0}),
+    batches=BATCHES._replace(
+        bytes=800_000_000,
+        movable_bytes=640_000_000,
+        lingering={1: 160_000.0, 2: 130_000.0, 5: 80_000.0, 10: 60_000.0},
+    ),
     brokers=[BROKERS[0]._replace(upstream_us=21_000, latency_us=300_000 * 30_000), *BROKERS[1:]],
     clients=Clients(
         [
@@ -23,7 +27,7 @@ ALL_BAD = facts(
         reasons=[TopicReason("orders", "null_key", 800_000, 0), TopicReason("logs", "idempotent", 200_000, 0)],
     ),
     runaways=[runaway()],
-    racks=RackUse(10_000_000_000, 30_000_000_000, 0),
+    racks=RackUse(250_000_000, 750_000_000, 0),
     workers=[worker(seconds_waited=400, pool_waits=96)],
 )
 

@@ -56,7 +56,8 @@ def _facts(summary: Summary, replay: ReplayReport, topic: str, client_id: str) -
     reasons = [TopicReason(topic, "null_key", 800_000, 0), TopicReason("logs", "idempotent", 200_000, 0)]
     racks = [TopicRacks(topic, 1_000_000_000, 30_000_000_000, 0), TopicRacks("", 60_000_000_000, 9_000_000_000, 2)]
     known = Clients(clients, 17, reasons, summary.first_us, summary.last_us)
-    return made_up.facts(summary=summary, clients=known, replay=replay, topic_racks=racks)
+    batches = made_up.BATCHES._replace(bytes=100_000_000_000, movable_bytes=80_000_000_000)
+    return made_up.facts(summary=summary, batches=batches, clients=known, replay=replay, topic_racks=racks)
 
 
 def _wave(number: int) -> float:
