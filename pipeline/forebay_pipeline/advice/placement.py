@@ -77,7 +77,7 @@ def _average_us(brokers: Sequence[BrokerUse]) -> float:
 
 def runaway(facts: Facts) -> Change | None:
     """Partitions that ran away in topics whose records may move: a sticky partitioner feeds what is slow."""
-    if facts.simulated("partitioner") or (facts.present.known and facts.present.text("partitioner") != "sticky"):
+    if facts.simulated("partitioner") or facts.present.text("partitioner") != "sticky":
         return None
     found = [one for one in facts.summary.runaways if _movable(facts, one.topic)]
     if not found or facts.batches.batches < ENOUGH:

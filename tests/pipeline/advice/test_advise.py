@@ -29,6 +29,7 @@ ALL_BAD = facts(
     runaways=[runaway()],
     racks=RackUse(250_000_000, 750_000_000, 0),
     workers=[worker(seconds_waited=400, pool_waits=96)],
+    present=Present({"partitioner": "sticky"}),
 )
 
 
@@ -37,6 +38,12 @@ def test_the_five_that_are_worth_most(tmp_path: Path) -> None:
     assert [one.name for one in found] == ["pick-partitions", "runaway", "racks", "idempotent", "memory"]
     settings = as_forebay_reads(tmp_path, *found)
     assert (settings.partitioner, settings.partitioner_rack_aware) == ("adaptive", True)
+
+
+def test_a_partitioner_that_is_taken_to_be_in_force_keeps_no_other_out() -> None:
+    """Without --config it is the default, adaptive."""
+    slow = facts(brokers=ALL_BAD.brokers, runaways=[runaway()])
+    assert [(one.name, one.settings) for one in advise(slow)] == [("slow-broker", {"partitioner": "expected_wait"})]
 
 
 def test_where_all_is_well_nothing_is_said() -> None:
