@@ -176,10 +176,11 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _replayed(facts: Facts) -> tuple[float | None, float]:
-    if facts.replay is None or facts.replay.unmerged is None:
+    replay = facts.replay
+    if replay is None or replay.unmerged is None or not replay.only_observed:
         return None, 0.0
-    before = facts.replay.unmerged.average_ms
-    return facts.replay.results[facts.replay.present].average_ms - before, before
+    before = replay.unmerged.average_ms
+    return replay.results[replay.present].average_ms - before, before
 
 
 def too_large(facts: Facts) -> Change | None:

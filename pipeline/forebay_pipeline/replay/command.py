@@ -220,7 +220,8 @@ def _replayed(traffic: Traffic, plan: Plan) -> ReplayReport:
         outcomes.unpersist()
     return ReplayReport(
         source=traffic.source,
-        results=marked(results, 0, traffic.measured),
+        # What was observed is simulated as well, and has not been measured.
+        results=marked(results, 0, traffic.measured if traffic.unmerged is None else None),
         present=0,
         recommended=found.chosen,
         reason=found.reason,

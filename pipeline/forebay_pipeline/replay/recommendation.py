@@ -115,7 +115,8 @@ def as_toml(report: ReplayReport, variants: Sequence[Variant]) -> str:
     ]
     if report.measured is not None:
         had = report.measured
-        comments.insert(2, f"measured: average {had.average_ms:.2f}, p50 {had.p50_ms:.2f}, p99 {had.p99_ms:.2f}")
+        of = "" if report.unmerged is None else " (of what was merged)"
+        comments.insert(2, f"measured{of}: average {had.average_ms:.2f}, p50 {had.p50_ms:.2f}, p99 {had.p99_ms:.2f}")
     values = [f'"{name}" = {toml_value(settings, name)}' for name in chosen.settings]
     return "\n".join([*(f"# {line}" for comment in comments for line in comment.splitlines()), "", *values, ""])
 

@@ -79,7 +79,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
     assumed: list[str]
     """How the simulation differs from reality."""
     measured: Measured | None
-    """None without a ledger."""
+    """Of what was merged; None without a ledger."""
     records: int
     seconds: float
     """From the first arrival to the last."""
@@ -88,6 +88,11 @@ class ReplayReport(msgspec.Struct, frozen=True):
     """None where nothing was only observed."""
     certainty: float | None = None
     """The part of resampled traffic that leads to the same recommendation; None without intervals."""
+
+    @property
+    def only_observed(self) -> bool:
+        """Whether all that was replayed had only been observed, so that `unmerged` is of the same records."""
+        return self.measured is None and self.unmerged is not None and self.unmerged.records == self.records
 
     def marks(self, index: int) -> list[str]:
         """Whether that result is the `present` one, the `recommended` one, or both."""

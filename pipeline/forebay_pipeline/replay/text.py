@@ -64,7 +64,7 @@ def gained(report: ReplayReport) -> list[str]:
         f"Observed, unmerged: average {before.average_ms:.2f}, p50 {before.p50_ms:.2f}, p99 {before.p99_ms:.2f};"
         f" {before.batch_records:,.1f} records/batch, {before.requests:,} requests."
     ]
-    if report.measured is None and before.records == report.records and made.requests and before.batch_records:
+    if report.only_observed and made.requests and before.batch_records:
         lines.append(
             f"Merged with the present settings: {before.requests / made.requests:,.1f} times fewer requests,"
             f" {made.batch_records / before.batch_records:,.1f} times the records/batch."
@@ -77,6 +77,12 @@ def _checked(report: ReplayReport) -> list[str]:
     if report.measured is None:
         return []
     had = report.measured
+    if report.unmerged is not None:
+        return [
+            f"Measured of what was merged: average {had.average_ms:.2f}, p50 {had.p50_ms:.2f}, p99 {had.p99_ms:.2f}."
+            " What was only observed was simulated with it, so the two cannot be compared.",
+            "",
+        ]
     ratios = checked(report.results[report.present], had)
     shown = ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items())
     lines = [

@@ -12,7 +12,7 @@ from forebay_pipeline.advice import client_rules
 from forebay_pipeline.advice.change import Change
 from forebay_pipeline.advice.facts import Clients, Facts, Picked, TopicReason
 from forebay_pipeline.advice.present import Present
-from forebay_pipeline.replay.results import Unmerged
+from forebay_pipeline.replay.results import Measured, Unmerged
 from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 from tests.pipeline.advice.made_up import BATCHES, as_forebay_reads, client, facts
 from tests.pipeline.replay.reports import report
@@ -169,11 +169,22 @@ def test_rates_of_clients_are_of_the_time_in_which_they_sent() -> None:
 
 
 def test_a_replay_tells_what_moving_does_to_latency() -> None:
-    found = msgspec.structs.replace(report(0), unmerged=Unmerged(9.0, 1.0, 20.0, 100.0, 1.0, 9000, 9000))
+    before = Unmerged(9.0, 1.0, 20.0, 100.0, 1.0, 1000, 1000)
+    found = msgspec.structs.replace(report(0), measured=None, unmerged=before)
     change = client_rules.observed(facts(clients=OBSERVED, replay=found))
     assert change is not None
     assert change.effect.ms == pytest.approx(-1.0)
     assert change.effect.of_ms == 9.0
+
+
+@pytest.mark.parametrize(("measured", "observed"), [(report(0).measured, 1000), (None, 999)], ids=["ledger", "batches"])
+def test_a_replay_of_what_was_merged_and_what_was_not_does_not(measured: Measured | None, observed: int) -> None:
+    """Its average is of both."""
+    before = Unmerged(9.0, 1.0, 20.0, 100.0, 1.0, observed, observed)
+    found = msgspec.structs.replace(report(0), measured=measured, unmerged=before)
+    change = client_rules.observed(facts(clients=OBSERVED, replay=found))
+    assert change is not None
+    assert change.effect.ms is None
 
 
 def test_without_enough_evidence_nothing_is_said_of_what_was_observed() -> None:

@@ -7,10 +7,11 @@ import sys
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from forebay_pipeline.replay.recommendation import as_toml, recommend
-from forebay_pipeline.replay.results import Result
+from forebay_pipeline.replay.results import Result, Unmerged
 from forebay_pipeline.replay.settings import variants
 from tests.pipeline.replay.reports import GRID, report, result
 
@@ -70,3 +71,6 @@ def test_the_file_has_the_evidence() -> None:
     assert "<- present" in text
     assert "# Because.\n# Of it.\n" in text
     assert "# Assumed: all is well" in text
+    before = Unmerged(9.0, 1.0, 20.0, 100.0, 1.0, 9000, 9000)
+    both = as_toml(msgspec.structs.replace(report(16), unmerged=before), variants({}, GRID))
+    assert "# measured (of what was merged): average 8.10" in both

@@ -27,6 +27,8 @@ def test_what_was_observed_is_compared_with_what_merging_would_make_of_it() -> N
     both = as_text(msgspec.structs.replace(report(0), unmerged=before))
     assert "Observed, unmerged" in both
     assert "times fewer" not in both, "some of what was replayed had been merged"
+    assert "Measured of what was merged: average 8.10, p50 1.20, p99 20.50. What was only observed was" in both
+    assert "÷ measured" not in both
 
 
 def test_a_simulation_far_from_what_was_measured_is_said_to_be() -> None:
