@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from forebay_pipeline.jobs.histogram import start_of
+from forebay_pipeline.jobs.histogram import GROWTH, start_of
 
 RESAMPLES: Final = 400
 MOST_BLOCKS: Final = 60
@@ -88,19 +88,22 @@ def _drawn(blocks: Blocks, taken: NDArray[np.float64], records: int) -> Draws:
             counts[row, place[bucket]] = number
     sums = taken @ np.array([[block.records, block.latency_us, block.requests] for block in blocks], dtype=float)
     drawn = np.maximum(sums[:, 0], 1.0)
-    ms = np.array([(start_of(bucket) + start_of(bucket + 1)) / 2000 for bucket in names])
-    reached = np.cumsum(taken @ counts, axis=1)
-    levels = [_percentile(reached, ms, share) for share in (0.5, 0.99)]
+    starts_ms = np.array([start_of(bucket) / 1000 for bucket in names])
+    levels = [_percentile(taken @ counts, starts_ms, share) for share in (0.5, 0.99)]
     columns = (sums[:, 1] / drawn / 1000, *levels, sums[:, 2] / drawn * records)
     return [Draw(*map(float, row)) for row in zip(*columns, strict=True)]
 
 
-def _percentile(reached: NDArray[np.float64], ms: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """For each draw the middle of the bucket that a `share` of its records does not exceed."""
-    if not ms.size:
-        return np.zeros(len(reached))
-    beyond = (reached < share * reached[:, -1:]).sum(axis=1)
-    found: NDArray[np.float64] = ms[np.minimum(beyond, len(ms) - 1)]
+def _percentile(counts: NDArray[np.float64], starts_ms: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """For each draw, a row of `counts`, what histogram.percentile finds."""
+    if not starts_ms.size:
+        return np.zeros(len(counts))
+    reached = np.cumsum(counts, axis=1)
+    wanted = share * reached[:, -1]
+    draw, bucket = np.arange(len(counts)), (reached < wanted[:, None]).sum(axis=1)
+    within = counts[draw, bucket]
+    part = 1 - (reached[draw, bucket] - wanted) / np.maximum(within, 1)
+    found: NDArray[np.float64] = np.where(within > 0, starts_ms[bucket] * (1 + part * (GROWTH - 1)), 0)
     return found
 
 

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from forebay_pipeline.jobs.histogram import bucket_of
+from forebay_pipeline.jobs.histogram import bucket_of, percentile
 from forebay_pipeline.replay.intervals import LEAST_BLOCKS, RESAMPLES, Block, Draw, certainty, draws, intervals
 
 
@@ -20,8 +20,18 @@ def test_alike_blocks_leave_no_doubt() -> None:
     (drawn,) = draws([[block(5.0)] * 10], 1000, 1) or []
     found = intervals(drawn)
     assert (found.average_ms.low, found.average_ms.high) == (5.0, 5.0)
-    assert found.p50_ms.low == found.p99_ms.high == pytest.approx(5.0, rel=0.02)
+    assert found.p50_ms.low == pytest.approx(found.p50_ms.high)
+    assert found.p50_ms.high < found.p99_ms.low == pytest.approx(5.0, rel=0.02)
     assert (found.requests.low, found.requests.high) == (100, 100)
+
+
+def test_the_percentiles_of_all_blocks_are_those_of_each_draw_of_alike_ones() -> None:
+    """Wherever in a bucket they are."""
+    buckets = {bucket_of(5000): 480, bucket_of(5200): 505, bucket_of(20_000): 15}
+    (drawn,) = draws([[Block(1000, 5_000_000, 10, buckets)] * 10], 1000, 1) or []
+    found = intervals(drawn)
+    for share, interval in ((0.5, found.p50_ms), (0.99, found.p99_ms)):
+        assert (interval.low, interval.high) == pytest.approx((percentile(buckets, share) / 1000,) * 2)
 
 
 def test_one_block_in_ten_is_slow() -> None:
