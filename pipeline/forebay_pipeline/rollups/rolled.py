@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ from forebay_pipeline.partitions import batches as of_batches
 from forebay_pipeline.partitions import workers
 from forebay_pipeline.partitions.measures import runaways_of
 from forebay_pipeline.partitions.runaway_detector import Change
-from forebay_pipeline.partitions.runaway_windows import CHANGES, Watch
+from forebay_pipeline.partitions.runaway_windows import CHANGES, Watch, change_row
 from forebay_pipeline.partitions.summary import NOTHING, Group, MetadataUse, RackUse, Summary
 from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.days import before, missing_us, span_of_all, stretch
@@ -73,6 +74,8 @@ class Rolled:
         topics, topics_left_out = of_batches.topics(self.batches, max_rows)
         gauges = self.gauges()
         changes = self.read(tables.RUNAWAYS).where(F.col("watch").isNull()).select(*CHANGES.names)
+        if cut_off := list(self._cut_off()):
+            changes = changes.union(self._spark.createDataFrame(cut_off, CHANGES))
         runaways, changes_left_out = runaways_of(changes, self._lasting())
         return Summary(
             journal=f"rollups in {self._store.folder}",
@@ -133,10 +136,21 @@ class Rolled:
         earlier = before(self._days[0])
         if earlier not in self._store.days():
             return
-        watches = self._store.read(tables.RUNAWAYS, [earlier]).where(F.col("watch").isNotNull())
+        for topic, watch in self._watches(earlier):
+            yield from ((topic, change) for change in watch.open.values())
+
+    def _cut_off(self) -> Iterator[dict[str, Any]]:
+        """The ends of runaways that lasted when a day ended after which one is missing: nobody knows of more."""
+        for day, following in pairwise(self._days):
+            if before(following) != day:
+                for topic, watch in self._watches(day):
+                    yield from (change_row(topic, change) for change in watch.state.quiet())
+
+    def _watches(self, day: str) -> Iterator[tuple[str, Watch]]:
+        """Topics, and what was to be known of them when that day ended."""
+        watches = self._store.read(tables.RUNAWAYS, [day]).where(F.col("watch").isNotNull())
         for row in watches.orderBy("topic").collect():
-            watch = msgspec.json.decode(row["watch"], type=Watch)
-            yield from ((row["topic"], change) for change in watch.open.values())
+            yield row["topic"], msgspec.json.decode(row["watch"], type=Watch)
 
     def _metadata(self, gauges: DataFrame) -> MetadataUse:
         sums = (F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in tables.METADATA.values)

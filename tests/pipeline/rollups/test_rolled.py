@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,26 @@ def store_of(spark: SparkSession, journal: Path, folder: Path) -> RollupStore:
     return RollupStore(spark, str(folder))
 
 
+def straining(windows: Iterable[int]) -> list[Row]:
+    """In these windows, counted from the end of the first day, partition 0 runs away."""
+    return [
+        batch_row(
+            time_us=FIRST + DAY + (10 * window + number) * SECOND,
+            partition=partition,
+            bytes=6000 if partition == 0 else 1000,
+            upstream_us=39_500 if partition == 0 else 1500,
+        )
+        for window in windows
+        for partition in range(3)
+        for number in range(9)
+    ]
+
+
+def write_hours(journal: Path, rows: Sequence[Row]) -> None:
+    for hour in sorted({row.time_us // HOUR for row in rows}):
+        write_journal(journal, [row for row in rows if row.time_us // HOUR == hour])
+
+
 def test_a_process_counts_nothing_for_days_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:
     """It has run since before the first one, and a gigabyte a day goes to another rack; one of four days is missing."""
     store = RollupStore(spark, str(tmp_path))
@@ -50,24 +71,24 @@ def test_a_process_counts_nothing_for_days_that_are_not_there(spark: SparkSessio
 
 @pytest.mark.whole  # report/test_rolled.py has one over midnight
 def test_a_runaway_that_began_before_the_first_day(spark: SparkSession, tmp_path: Path) -> None:
-    rows: list[Row] = [
-        batch_row(
-            time_us=FIRST + DAY + (10 * window + number) * SECOND,
-            partition=partition,
-            bytes=6000 if partition == 0 else 1000,
-            upstream_us=39_500 if partition == 0 else 1500,
-        )
-        for window in range(-5, 3)
-        for partition in range(3)
-        for number in range(9)
-    ]
-    for hour in sorted({row.time_us // HOUR for row in rows}):
-        write_journal(tmp_path / "journal", [row for row in rows if row.time_us // HOUR == hour])
+    write_hours(tmp_path / "journal", straining(range(-5, 3)))
     store = store_of(spark, tmp_path / "journal", tmp_path / "rollups")
     for days in (["2026-11-18", "2026-11-19"], ["2026-11-19"]):
         with rolled(spark, store, days) as found:
             (one,) = found.summary(50).runaways
             assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, None)
+
+
+@pytest.mark.whole
+def test_a_runaway_ends_where_a_day_is_missing(spark: SparkSession, tmp_path: Path) -> None:
+    """Until the last window in which it is known of; of the last day it goes on."""
+    write_hours(tmp_path / "journal", [*straining(range(-5, 0)), batch_row(time_us=FIRST + 2 * DAY)])
+    store = store_of(spark, tmp_path / "journal", tmp_path / "rollups")
+    assert store.days() == ["2026-11-18", "2026-11-20"]
+    for days, until_us in ((store.days(), FIRST + DAY - 10 * SECOND), (store.days()[:1], None)):
+        with rolled(spark, store, days) as found:
+            (one,) = found.summary(50).runaways
+            assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, until_us)
 
 
 @pytest.mark.whole
