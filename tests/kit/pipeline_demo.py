@@ -65,7 +65,7 @@ def _jobs(bootstrap_servers: str) -> list[list[str]]:
         ["partitions", "--journal", journal],
         ["audit", "--journal", journal, "--settle", "0", *brokers, "--output", audit, *jars],
         ["replay", "--journal", journal, "--grid", GRID, "--output", replay, "--toml", toml],
-        ["runaways", "--journal", raw, "--once", "--late", "10", "--output", str(FOLDER / "runaways")],
+        ["runaways", "--journal", raw, "--once", "--late", "0", "--output", str(FOLDER / "runaways")],
         ["report", "--journal", journal, "--audit", audit, "--replay", replay, "--output", page],
     ]
 

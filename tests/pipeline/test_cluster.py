@@ -125,7 +125,7 @@ def test_runaways_sees_the_same(both: Both) -> None:
     """A stream with a state, of which each executor has a part in the checkpoint."""
     cluster, local = (
         sorted(row.value for row in both.spark.read.text(output).collect())
-        for output in both("runaways", "--once", "--late", "10")
+        for output in both("runaways", "--once", "--late", "0")
     )
     assert cluster == local
     assert {json.loads(line)["event"] for line in local} == {"runaway", "recovered"}

@@ -47,7 +47,7 @@ JOBS = (
     "rollup --journal {0}/parquet --output {0}/rollups",
     "report --journal {0}/parquet --output {0}/report.html",
     "report --rollups {0}/rollups --output {0}/months.html",
-    "runaways --journal {0}/another --once --late 10 --output {0}/changes",
+    "runaways --journal {0}/another --once --late 0 --output {0}/changes",
     "replay --journal {0}/another --grid partitioner=adaptive,expected_wait --slice 5 --output {0}/replay.json",
 )
 WRITTEN = (

@@ -34,7 +34,7 @@ def live_options(every: int) -> Callable[[_Command], _Command]:
             show_default=True,
             help="Seconds between checks for new rows.",
         ),
-        click.option("--late", type=click.IntRange(1), help=f"Seconds to wait for late rows; {seconds}"),
+        click.option("--late", type=click.IntRange(0), help=f"Seconds to wait for late rows; {seconds}"),
     )
 
     def add(command: _Command) -> _Command:
@@ -47,7 +47,9 @@ def live_options(every: int) -> Callable[[_Command], _Command]:
 
 def wait_s(place: JournalPlace, late: int | None) -> int:
     """How many seconds later than others a row may be read."""
-    return late or (LATE_TOPIC_S if place.in_kafka else LATE_FILES_S)
+    if late is not None:
+        return late
+    return LATE_TOPIC_S if place.in_kafka else LATE_FILES_S
 
 
 def live_rows(session: SparkSession, place: JournalPlace, kinds: Kinds, name: str) -> DataFrame:

@@ -4,7 +4,7 @@ In: rows as a stream. Out: changes in the columns of runaway_windows.CHANGES, ea
 detector is the same as over a span, but here a window must be known to be complete:
 
     event time      the start of a row's window
-    watermark       the latest event time seen, less `late_s`: how much later than others a row may be read
+    watermark       the latest event time seen, less a window and `late_s`: how much later a row may be read
     judged          windows that start at the watermark or before; Spark drops later rows of theirs
 
 What partitions got is added up where rows are decoded, before they go to the task of their topic: a row for each
@@ -47,6 +47,7 @@ class Watching(NamedTuple):
 
     window_s: int = 10
     late_s: int = 30
+    """How long after a window's end it is judged."""
     thresholds: Thresholds = Thresholds()
 
 
@@ -59,7 +60,7 @@ def stream_changes(rows: DataFrame, watching: Watching) -> DataFrame:
     portions = (
         sent.mapInArrow(add_up, _PORTIONS)
         .withColumn("window", F.timestamp_micros("window_us"))
-        .withWatermark("window", f"{watching.late_s} seconds")
+        .withWatermark("window", f"{watching.window_s + watching.late_s} seconds")
     )
     return portions.groupBy("topic").applyInPandasWithState(
         _judge(watching.thresholds), CHANGES, _STATE, "append", GroupStateTimeout.EventTimeTimeout

@@ -41,17 +41,17 @@ def test_a_sentence_for_people() -> None:
 def test_the_command_tells_sentences(spark: SparkSession, tmp_path: Path) -> None:
     rows = [row for number in range(6) for row in window(number, AWAY)]
     write_journal(tmp_path / "journal", rows)
-    result = run("runaways", "--once", "--late", 20, "--journal", tmp_path / "journal")
+    result = run("runaways", "--once", "--late", 10, "--journal", tmp_path / "journal")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == (
         "2026-11-18T11:07:00Z t partition 0 has been running away since 2026-11-18T11:06:40Z: 75.0 % of the bytes, "
         "2.25 × its fair share; waits 40.0 ms, the others 2.0 ms\n"
     )
-    assert run("runaways", "--once", "--late", 20, "--journal", tmp_path / "journal", "--share", 2.3).stdout == ""
+    assert run("runaways", "--once", "--late", 10, "--journal", tmp_path / "journal", "--share", 2.3).stdout == ""
 
 
 def test_only_batches_with_changes_make_a_file(spark: SparkSession, tmp_path: Path) -> None:
-    words = ("runaways", "--once", "--late", 20, "--journal", tmp_path / "journal", "--output", tmp_path / "told")
+    words = ("runaways", "--once", "--late", 10, "--journal", tmp_path / "journal", "--output", tmp_path / "told")
     write_journal(tmp_path / "journal", [row for number in range(3) for row in window(number, EVEN)], "a")
     assert run(*words).exit_code == 0
     write_journal(tmp_path / "journal", [row for number in range(3, 9) for row in window(number, AWAY)], "b")
@@ -95,7 +95,7 @@ def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     write_journal(journal, [row for number in range(6) for row in window(number, AWAY)], "a")
     command = [sys.executable, "-m", "forebay_pipeline.cli", "runaways", "--journal", str(journal)]
-    command += ["--every", "1", "--late", "20", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
+    command += ["--every", "1", "--late", "10", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
     server = Server("runaways", command, tmp_path / "log")
     try:
         server.wait_until(lambda: "partition 0 has been running away" in server.tail(), 120)
@@ -117,6 +117,6 @@ def test_it_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
 )
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, tmp_path: Path, folder: str, sentence: str) -> None:
     (tmp_path / folder).mkdir()
-    result = run("runaways", "--once", "--late", 20, "--journal", tmp_path)
+    result = run("runaways", "--once", "--late", 10, "--journal", tmp_path)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"forebay-pipeline: {sentence.format(place=tmp_path)}\n"

@@ -26,7 +26,7 @@ from forebay_policies.journal_rows import BatchRow, Row
 from tests.pipeline.partitions.windows import AWAY, EVEN, WIDTH, window
 from tests.pipeline.rows import START_US, gauge_row, write_journal
 
-WATCHING = Watching(window_s=10, late_s=20)
+WATCHING = Watching(window_s=10, late_s=10)
 
 
 class Stream:
@@ -129,7 +129,7 @@ def test_rows_that_come_too_late_are_counted_and_change_nothing(stream: Stream) 
 
 @pytest.mark.whole
 def test_time_goes_on_while_nothing_is_sent_and_a_quiet_topic_is_forgotten(spark: SparkSession, tmp_path: Path) -> None:
-    stream = Stream(spark, tmp_path, Watching(10, 20, Thresholds(quiet_us=3 * WIDTH)))
+    stream = Stream(spark, tmp_path, Watching(10, 10, Thresholds(quiet_us=3 * WIDTH)))
     stream.write(*(row for number in range(4) for row in window(number, AWAY)))
     assert stream.told() == []
     stream.write(gauge_row(time_us=START_US + 5 * WIDTH))
@@ -139,6 +139,17 @@ def test_time_goes_on_while_nothing_is_sent_and_a_quiet_topic_is_forgotten(spark
     stream.write(gauge_row(time_us=START_US + 9 * WIDTH))
     assert stream.told() == [began, ("t", 0, "quiet", 3)]
     assert stream.states() == 0
+
+
+def test_a_window_is_judged_so_long_after_its_end(spark: SparkSession, tmp_path: Path) -> None:
+    """Of three minutes, the last has rows that are read after some of the next one."""
+    stream = Stream(spark, tmp_path, Watching(60, 30))
+    stream.write(*(row for number in range(3) for row in window(6 * number, AWAY)))
+    stream.write(gauge_row(time_us=START_US + 18 * WIDTH))
+    assert stream.told() == []
+    stream.write(*window(13, AWAY), gauge_row(time_us=START_US + 24 * WIDTH))
+    assert stream.told() == [("t", 0, "runaway", 8)]
+    assert stream.batches.late == 0
 
 
 def test_portions_of_a_window_add_up_over_triggers() -> None:
