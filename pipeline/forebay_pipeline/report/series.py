@@ -22,6 +22,9 @@ MAX_POINTS: Final = 200
 MAX_PARTITIONS: Final = 7
 """Partitions shown of a topic, those with the most bytes; all others together are one more."""
 
+GAUGE_US: Final = 1_000_000
+"""How often a process writes a gauge row."""
+
 _DAY_S: Final = 86_400
 _WIDTHS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, _DAY_S)
 
@@ -44,7 +47,7 @@ class TimePoint(NamedTuple):
 
 
 class GaugePoint(NamedTuple):
-    """Memory and queues in a bucket: each process's maximum, summed over processes."""
+    """Memory and queues in a bucket: each process's maximum, summed over those that ran together."""
 
     time_us: int
     queued_bytes: int
@@ -121,11 +124,21 @@ def time_point(row: Row) -> TimePoint:
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
-    """Memory and queues."""
-    at = window_start(width_us).alias("at_us")
-    peaks = standing(gauges).groupBy(at, "process").agg(*(F.max(name).alias(name) for name in GaugePoint._fields[1:]))
-    together = peaks.groupBy("at_us").agg(*(F.sum(name).alias(name) for name in GaugePoint._fields[1:]))
-    return [GaugePoint(*row) for row in together.orderBy("at_us").collect()]
+    """Memory and queues.
+
+    A process counts from its first row in the bucket until a second after its last one, so that one that took the place
+    of another is not added to it.
+    """
+    names = GaugePoint._fields[1:]
+    from_us, until_us = F.min("first_us").alias("from_us"), (F.max("last_us") + GAUGE_US).alias("until_us")
+    peaks = standing(gauges).groupBy(window_start(width_us).alias("at_us"), "process")
+    ran = peaks.agg(from_us, until_us, *(F.max(name).alias(name) for name in names))
+    begins = ran.select("at_us", F.col("from_us").alias("time_us"), *names)
+    ends = ran.select("at_us", F.col("until_us").alias("time_us"), *((-F.col(name)).alias(name) for name in names))
+    so_far = Window.partitionBy("at_us").orderBy("time_us")
+    running = begins.union(ends).select("at_us", *(F.sum(name).over(so_far).alias(name) for name in names))
+    most = running.groupBy("at_us").agg(*(F.max(name).alias(name) for name in names))
+    return [GaugePoint(*row) for row in most.orderBy("at_us").collect()]
 
 
 def coarser(points: Sequence[GaugePoint], width_us: int) -> tuple[list[GaugePoint], int]:

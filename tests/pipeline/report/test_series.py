@@ -69,6 +69,18 @@ def test_gauges_are_the_most_of_each_process_added_up(spark: SparkSession, tmp_p
     ]
 
 
+def test_a_process_that_took_the_place_of_another_is_not_added_to_it(spark: SparkSession, tmp_path: Path) -> None:
+    """Two in a row, beside a third, all within an hour."""
+    lives = {"here-1": range(3), "here-2": range(5, 8), "there-1": range(8)}
+    rows: list[Row] = [
+        gauge_row(time_us=START_US + second * SECOND, process=process, pool_bytes=1000, pool_available_bytes=900)
+        for process, seconds in lives.items()
+        for second in seconds
+    ]
+    (point,) = gauge_points(rows_of(spark, tmp_path, GaugeRow, rows), 3600 * SECOND)
+    assert (point.pool_bytes, point.pool_used_bytes) == (2000, 200)
+
+
 def test_gauges_of_a_longer_time_than_batches_are_plotted_at_as_many_points() -> None:
     """A day of them, and a burst of two minutes."""
     points = [GaugePoint(START_US + second * SECOND, second % 700, 86_400 - second, 1000) for second in range(86_400)]
