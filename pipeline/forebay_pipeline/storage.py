@@ -73,9 +73,12 @@ class Storage:
     def local(self, path: str) -> Path | None:
         """Where that is on the local disk; None if it is elsewhere."""
         with _or_cannot_run("read", path):
-            place, files = self._at(path)
-            local = is_instance_of(self._gateway, files, "org.apache.hadoop.fs.RawLocalFileSystem")
-            return Path(files.pathToFile(place).getPath()) if local else None
+            return self._local(path)
+
+    def _local(self, path: str) -> Path | None:
+        place, files = self._at(path)
+        local = is_instance_of(self._gateway, files, "org.apache.hadoop.fs.RawLocalFileSystem")
+        return Path(files.pathToFile(place).getPath()) if local else None
 
     @contextmanager
     def locked(self, path: str) -> Iterator[None]:
@@ -84,7 +87,8 @@ class Storage:
         For what relies on files that appear only where none is, which a local disk does not warrant. Says on stderr
         where it has to wait.
         """
-        lock = self.local(path)
+        with _or_cannot_run("write", path):
+            lock = self._local(path)
         if lock is None:
             yield
             return

@@ -75,6 +75,12 @@ class Asking:
     def of(self, owner: str) -> asyncio.Task[Any]:
         return asyncio.get_running_loop().create_task(self.tokens.of(owner))
 
+    async def has_first(self) -> None:
+        """Alice has a token, `first`."""
+        task = self.of("alice")
+        await self.given("first")
+        await soon(task)
+
 
 def created(token_id: str, error_code: int = 0) -> bytes:
     """What stands behind a response's correlation id."""
@@ -131,9 +137,7 @@ async def test_it_is_asked_for_once_by_all_who_want_it_and_may_be_ended_by_who_a
 @in_loop
 async def test_another_one_follows_before_a_session_ends() -> None:
     async with asking() as it:
-        task = it.of("alice")
-        await it.given("first")
-        await soon(task)
+        await it.has_first()
         it.now += LIFE_S * FRESH_PART - 1
         assert (await soon(it.tokens.of("alice"))).token_id == "first"
         it.now += 1
@@ -150,9 +154,7 @@ async def test_another_one_follows_before_a_session_ends() -> None:
 @in_loop
 async def test_a_new_one_is_given_at_once_where_the_old_one_ends_too_soon_or_is_refused(refused: bool) -> None:
     async with asking() as it:
-        task = it.of("alice")
-        await it.given("first")
-        await soon(task)
+        await it.has_first()
         it.now += LIFE_S * FRESH_PART if refused else LIFE_S - 2 * KNOWN_S
         task = it.of("alice")
         await it.given("second")
@@ -183,9 +185,7 @@ async def test_why_there_is_none_is_told_and_not_asked_again_at_once() -> None:
 @in_loop
 async def test_one_that_is_good_is_used_on_where_there_is_no_other() -> None:
     async with asking() as it:
-        task = it.of("alice")
-        await it.given("first")
-        await soon(task)
+        await it.has_first()
         it.now += LIFE_S * FRESH_PART
         task = it.of("alice")
         with structlog.testing.capture_logs() as logs:
@@ -205,9 +205,7 @@ async def test_one_that_is_good_is_used_on_where_there_is_no_other() -> None:
 async def test_a_broker_may_not_know_a_new_one_and_an_old_one_that_it_refuses_is_not_used_again() -> None:
     async with asking() as it:
         assert not it.tokens.refused("alice"), "there is none"
-        task = it.of("alice")
-        await it.given("first")
-        await soon(task)
+        await it.has_first()
         it.now += KNOWN_S - 1
         assert it.tokens.refused("alice")
         assert (await soon(it.tokens.of("alice"))).token_id == "first"
@@ -221,9 +219,7 @@ async def test_a_broker_may_not_know_a_new_one_and_an_old_one_that_it_refuses_is
 @in_loop
 async def test_brokers_are_told_that_one_is_not_needed_any_more() -> None:
     async with asking() as it:
-        task = it.of("alice")
-        await it.given("first")
-        await soon(task)
+        await it.has_first()
         it.tokens.end("nobody")
         it.tokens.end("alice")
         asked = await it.broker.receives(EXPIRE)
@@ -305,9 +301,7 @@ async def test_a_connection_that_is_lost_is_replaced() -> None:
 @in_loop
 async def test_another_login_may_end_those_that_it_asks_for_from_the_first_one_on(user: str, renewer: str) -> None:
     async with asking() as it:
-        task = it.of("alice")
-        await it.given("first")
-        await soon(task)
+        await it.has_first()
         it.logs_in_as(user)
         task = it.of("bob")
         request = await it.given("as before")
