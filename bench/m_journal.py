@@ -135,6 +135,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.lines: list[tuple[bytes, int]] = []
+        self.crowded = False
         self.dropped = 0
         self.at_once = 1 << 20
         self.files_before = None

@@ -98,6 +98,10 @@ class JournalFiles:
         return min(AT_ONCE, self._queue_bytes // 4)
 
     @property
+    def crowded(self) -> bool:
+        return self._put - self._taken > self._queue_bytes // 2
+
+    @property
     def dropped(self) -> int:
         return self._dropped_by_loop + self._dropped_by_disk
 

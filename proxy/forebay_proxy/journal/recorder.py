@@ -14,7 +14,9 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
 from time import monotonic
 from typing import Final, Protocol
 
@@ -45,6 +47,12 @@ HAND_OVER_S: Final = 0.25
 ROWS_AT_ONCE: Final = 32
 """Rows encoded together, at half the cost of one by one. A sink may get up to this many rows more than it asked for,
 and a ledger's row may be long: it may have a hash of the key of each of its records."""
+ROWS_A_TURN: Final = 128
+"""Of those of one request, made at once, which takes a millisecond or two."""
+MOST_LATER: Final = 50_000
+"""Rows that wait for a turn. Where there are so many, further ones are made at once."""
+CROWDED_S: Final = 0.01
+"""A pause of those that wait for a turn, where the sink has little room."""
 GAUGES_S: Final = 1.0
 RACKS_S: Final = 60.0
 MAX_RACK_TOPICS: Final = 1000
@@ -63,6 +71,10 @@ class Sink(Protocol):
 
     def put(self, lines: bytes, rows: int) -> None:
         """Take whole lines, which hold `rows` rows; if there is no room, drop and count them."""
+
+    @property
+    def crowded(self) -> bool:
+        """Half of its room is taken: what can wait had better."""
 
     @property
     def dropped(self) -> int:
@@ -105,6 +117,10 @@ class Journal:
         self._rack_bytes: dict[str, list[int]] = {}
         self._own_topic = own_topic
         self._at_once = 0
+        self._later: deque[tuple[Iterator[Row], int]] = deque()
+        """Rows that are made turn by turn, and how many they are."""
+        self._later_rows = 0
+        self._takes_turns = False
         self._rows: list[Row] = []
         self._lines: list[bytes] = []
         self._size = 0
@@ -147,6 +163,8 @@ class Journal:
         if self._task is not None:
             self._task.cancel()
             self._task = None
+            while self._later:
+                self._write_some()
             self._write_racks()
             if self._gauges is not None:
                 self.write(msgspec.structs.replace(self._gauges(), last=True))
@@ -165,6 +183,39 @@ class Journal:
             self._encode()
             if self._size >= self._at_once and self._sink is not None:
                 self._hand_over()
+
+    def write_many(self, rows: Iterator[Row], count: int) -> None:
+        """Add `count` rows, which `rows` makes: more than ROWS_A_TURN turn by turn, so that they neither keep others
+        waiting nor fill the sink at once."""
+        if count <= ROWS_A_TURN or self._later_rows + count > MOST_LATER:
+            for row in rows:
+                self.write(row)
+            return
+        self._later.append((rows, count))
+        self._later_rows += count
+        if not self._takes_turns:
+            self._takes_turns = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        if not self._later:
+            self._takes_turns = False
+            return
+        loop = asyncio.get_running_loop()
+        if self._sink is not None and self._sink.crowded:
+            loop.call_later(CROWDED_S, self._turn)
+            return
+        loop.call_soon(self._turn)
+        self._write_some()
+
+    def _write_some(self) -> None:
+        rows, count = self._later.popleft()
+        self._later_rows -= count
+        for row in islice(rows, ROWS_A_TURN):
+            self.write(row)
+        if count > ROWS_A_TURN:
+            self._later.append((rows, count - ROWS_A_TURN))
+            self._later_rows += count - ROWS_A_TURN
 
     def batch(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, fate: BatchFate, error_code: int, offset: int

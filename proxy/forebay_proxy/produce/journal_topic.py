@@ -70,6 +70,10 @@ class JournalTopic:
         self.at_once = AT_ONCE
         self.files_before: list[str] | None = None
 
+    @property
+    def crowded(self) -> bool:
+        return self._bytes > self._queue_bytes // 2
+
     def open(self) -> None:
         """Nothing to do: brokers may be away at the start."""
 

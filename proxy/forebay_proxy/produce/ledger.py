@@ -7,6 +7,7 @@ they hold and what becomes of them is not looked at here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from time import monotonic
 from typing import NamedTuple, Protocol
 
@@ -139,45 +140,45 @@ class Ledger:
     def passed_on(self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]) -> None:
         """No batch of it is touched: its answer is the broker's, and is not read."""
         entry = Entry(self, client, request, inspected)
-        for slot in entry.slots:
-            self._write(entry, slot, entry.received_us, -1, None)
+        rows = (self._row(entry, slot, entry.received_us, -1, None) for slot in entry.slots)
+        self._journal.write_many(rows, len(entry.slots))
 
     def answered(self, entry: Entry, completion: ProduceCompletion) -> None:
         """Write a row for each partition of the request, with what the client was told of it."""
-        now_us = self.now_us()
+        self._journal.write_many(self._told(entry, completion, self.now_us()), len(entry.slots))
+
+    def _told(self, entry: Entry, completion: ProduceCompletion, now_us: int) -> Iterator[LedgerRow]:
         for slot, fate in zip(entry.slots, completion.fates, strict=True):
             told = fate.response(completion.version)
-            self._write(entry, slot, now_us, told.base_offset, told.error_code)
+            yield self._row(entry, slot, now_us, told.base_offset, told.error_code)
 
-    def _write(self, entry: Entry, slot: _Slot, now_us: int, base_offset: int, error_code: int | None) -> None:
+    def _row(self, entry: Entry, slot: _Slot, now_us: int, base_offset: int, error_code: int | None) -> LedgerRow:
         request = entry.request
         parts = [placed.row() for placed in slot.runs]
         topic = self._cluster.topics.get(slot.topic)
         journal = self._journal
         journal.ledger_rows += 1
-        journal.write(
-            LedgerRow(
-                now_us,
-                journal.worker,
-                journal.process,
-                entry.number,
-                entry.received_us,
-                entry.client.number,
-                entry.client_id,
-                entry.client.host,
-                request.version,
-                slot.topic[:LONGEST_NAME],
-                slot.partition,
-                request.acks,
-                slot.reason,
-                slot.records or sum(part.records for part in parts),
-                slot.stamped,
-                parts,
-                base_offset,
-                error_code,
-                VERSION,
-                journal.ledger_rows,
-                topic.topic_id if topic is not None else "",
-                entry.user,
-            )
+        return LedgerRow(
+            now_us,
+            journal.worker,
+            journal.process,
+            entry.number,
+            entry.received_us,
+            entry.client.number,
+            entry.client_id,
+            entry.client.host,
+            request.version,
+            slot.topic[:LONGEST_NAME],
+            slot.partition,
+            request.acks,
+            slot.reason,
+            slot.records or sum(part.records for part in parts),
+            slot.stamped,
+            parts,
+            base_offset,
+            error_code,
+            VERSION,
+            journal.ledger_rows,
+            topic.topic_id if topic is not None else "",
+            entry.user,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -35,7 +35,7 @@ from forebay_policies.journal_rows import (
     RackRow,
     Row,
 )
-from forebay_proxy.journal.recorder import MAX_RACK_TOPICS, ROWS_AT_ONCE, Journal
+from forebay_proxy.journal.recorder import MAX_RACK_TOPICS, MOST_LATER, ROWS_A_TURN, ROWS_AT_ONCE, Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import SLICE
 from tests.codecs.message_oracle import messages
@@ -59,6 +59,7 @@ class _Lines:
     """A sink that keeps what it is given."""
 
     at_once = 1 << 20
+    crowded = False
     dropped = 0
     files_before = None
 
@@ -101,6 +102,67 @@ class TestRacks:
         await journal.close()
         rows = of(RackRow, decoded(sink.lines))
         assert {row.topic: row.same_bytes + row.other_bytes for row in rows} == {"": 5, "t" * 249: 7}
+
+
+class TestManyRows:
+    """Those of a request of thousands of partitions."""
+
+    made = 0
+
+    def _rows(self, journal: Journal, count: int, first: int = 0) -> Iterator[Row]:
+        for number in range(first, first + count):
+            self.made += 1
+            yield RackRow(0, 0, journal.process, "t", 0, 0, 0, VERSION, number)
+
+    @in_loop
+    async def test_they_take_turns_with_what_else_there_is_to_do(self) -> None:
+        sink = _Lines()
+        journal = Journal(0, MetricRegistry())
+        journal.start(sink)
+        journal.write_many(self._rows(journal, 10 * ROWS_A_TURN), 10 * ROWS_A_TURN)
+        await turns(3)
+        assert 0 < self.made <= 3 * ROWS_A_TURN
+        journal.write_many(self._rows(journal, 2 * ROWS_A_TURN, first=-2 * ROWS_A_TURN), 2 * ROWS_A_TURN)
+        await turns(20)
+        assert self.made == 12 * ROWS_A_TURN
+        await journal.close()
+        found = [row.seq or 0 for row in of(RackRow, decoded(sink.lines))]
+        assert sorted(found) == list(range(-2 * ROWS_A_TURN, 10 * ROWS_A_TURN))
+        assert [number for number in found if number >= 0] == list(range(10 * ROWS_A_TURN))
+        assert found[-1] > 0, "the smaller request was done first"
+
+    @in_loop
+    async def test_they_wait_where_the_sink_has_little_room(self) -> None:
+        sink = _Lines()
+        journal = Journal(0, MetricRegistry())
+        journal.start(sink)
+        sink.crowded = True
+        journal.write_many(self._rows(journal, 2 * ROWS_A_TURN), 2 * ROWS_A_TURN)
+        await turns(20)
+        assert self.made == 0
+        sink.crowded = False
+        await until(lambda: self.made == 2 * ROWS_A_TURN)
+        await journal.close()
+
+    @in_loop
+    async def test_closed_a_journal_has_all(self) -> None:
+        sink = _Lines()
+        journal = Journal(0, MetricRegistry())
+        journal.start(sink)
+        sink.crowded = True
+        journal.write_many(self._rows(journal, 10 * ROWS_A_TURN), 10 * ROWS_A_TURN)
+        await journal.close()
+        assert [row.seq for row in of(RackRow, decoded(sink.lines))] == list(range(10 * ROWS_A_TURN))
+
+    @in_loop
+    async def test_only_so_many_wait(self) -> None:
+        journal = Journal(0, MetricRegistry())
+        journal.start(_Lines())
+        journal.write_many(self._rows(journal, MOST_LATER), MOST_LATER)
+        assert self.made == 0
+        journal.write_many(self._rows(journal, ROWS_A_TURN + 1), ROWS_A_TURN + 1)
+        assert self.made == ROWS_A_TURN + 1
+        await journal.close()
 
 
 class TestFaults:
@@ -482,7 +544,7 @@ class TestLedger:
             produce(1, *[("ponds", 1, records) for records in kinds]),
             old_produce(2, *[("ponds", 0, records) for records in old]),
         )
-        new, converted = rows[: len(kinds)], rows[len(kinds) :]
+        new, converted = ([row for row in rows if row.number == number] for number in (1, 2))
         assert [(row.reason, row.records, len(row.parts)) for row in new] == [
             ("keyed", 1, 1),
             ("null_key", 2, 1),
@@ -668,6 +730,7 @@ class Gathered:
     """A sink that keeps the sizes of what it is given."""
 
     at_once = 20_000
+    crowded = False
     dropped = 0
     files_before = None
 
