@@ -24,9 +24,9 @@ WORTH: Final = 0.2
 def linger(facts: Facts) -> Change | None:
     """Small batches, many requests: let batches wait a little.
 
-    A batch that waits L ms takes in what its queue gets meanwhile. Of 1,000 batches in 10 s of one queue, r = 0.1 a ms,
-    each would be followed by r · L others within 5 ms, so that 1,000 / (1 + 0.5) = 667 are left, each of k = 1.5.
-    The first of these waits L, the others L / 2 on average: L (k + 1) / 2 k = 4.2 ms.
+    A batch that waits L ms more takes in what its queue gets meanwhile. Of 1,000 batches in 10 s of one queue,
+    r = 0.1 a ms, each would be followed by r · L others within 5 ms, so that 1,000 / (1 + 0.5) = 667 are left, each of
+    k = 1.5. The first of these waits L more, the others L / 2 on average: L (k + 1) / 2 k = 4.2 ms.
     """
     use, present = facts.batches, facts.present.number("linger.ms")
     size = facts.present.number("batch.size")
@@ -58,8 +58,9 @@ def _with(facts: Facts, milliseconds: int) -> tuple[int, Effect]:
     use = facts.batches
     left = use.lingering[milliseconds]
     together = use.batches / left
+    longer = milliseconds - max(0.0, facts.present.number("linger.ms"))  # -1: adaptive
     return milliseconds, Effect(
-        ms=milliseconds * (together + 1) / (2 * together),
+        ms=longer * (together + 1) / (2 * together),
         of_ms=use.average_ms,
         requests=-facts.requests_a_second * (1 - left / use.batches),
         of_requests=facts.requests_a_second,

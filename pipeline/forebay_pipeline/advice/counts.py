@@ -55,18 +55,15 @@ def requests() -> Column:
 
 
 def lingering(batches: DataFrame, seconds: float) -> DataFrame:
-    """One row of batch rows: for each of LINGERS_MS the batches, had each waited for so long.
+    """One row of batch rows: for each of LINGERS_MS the batches, had each waited for at least so long.
 
-    n batches of a queue in S seconds, each followed by n · L / S others while it waits L: n / (1 + n · L / S).
+    n batches of a queue in S seconds, each of which waited w on average: had they waited L, each would have taken in
+    the n · (L − w) / S that were opened in the time that is new, and n / (1 + n · (L − w) / S) would be left.
     """
-    queues = batches.groupBy(*_QUEUE, _waits()).agg(F.count("*").alias("n"))
+    queues = batches.groupBy(*_QUEUE, _waits()).agg(F.count("*").alias("n"), F.avg("linger_us").alias("waited_us"))
     n = F.col("n")
-    return queues.agg(
-        *(
-            F.sum(n / (1 + n * (each / 1000 / seconds))).alias(name)
-            for each, name in zip(LINGERS_MS, LINGERED, strict=True)
-        )
-    )
+    longer = (F.greatest(F.lit(0.0), each * 1000 - F.col("waited_us")) / (seconds * 1_000_000) for each in LINGERS_MS)
+    return queues.agg(*(F.sum(n / (1 + n * more)).alias(name) for more, name in zip(longer, LINGERED, strict=True)))
 
 
 def lingered_as(row: Row) -> Mapping[int, float]:

@@ -161,6 +161,12 @@ class Clients(NamedTuple):
         """From the first row to the last, without what is missing; a second at least."""
         return length_s(self.first_us, self.last_us - self.missing_us)
 
+    @property
+    def touched(self) -> float:
+        """The part of all batches that were touched; 1 where only a ledger could tell, and there is none."""
+        touched = self.batches(*TOUCHED)
+        return touched / sum(one.batches for one in self.reasons) if touched else 1.0
+
     def batches(self, *reasons: str) -> int:
         """How many there were for these reasons."""
         return sum(one.batches for one in self.reasons if one.reason in reasons)

@@ -62,9 +62,9 @@ def racks(facts: Facts) -> Change | None:
     if facts.batches.batches < ENOUGH or not facts.batches.bytes:
         return None
     known = use.same_bytes + use.other_bytes
-    movable = facts.batches.movable_bytes / facts.batches.bytes
-    # Untouched batches crossed, too, and never move.
-    most, one_rack = min(movable * use.other_bytes, facts.batches.movable_bytes), facts.present.one_rack
+    movable, touched = facts.batches.movable_bytes / facts.batches.bytes, facts.clients.touched
+    # Untouched batches crossed, too, and never move. Merged bytes, uncompressed, bound it where no ledger tells.
+    most, one_rack = min(movable * touched * use.other_bytes, facts.batches.movable_bytes), facts.present.one_rack
     if known < GB or use.other_bytes < CROSSED * known or most < MOVABLE * use.other_bytes:
         return None
     return Change(
@@ -74,6 +74,7 @@ def racks(facts: Facts) -> Change | None:
         f" {100 * movable:.0f} % of all merged bytes have no key.",
         effect=Effect(crossing=-most / known, requests=0.0, others=tuple(_others(facts, most, use))),
         how=("As if all that may move stayed." if one_rack else _AT_BEST)
+        + (" Batches that passed untouched stay where they are, and count as large as others." if touched < 1 else "")
         + (f" {_ALL_LOCAL}" if one_rack is None else "")
         + " Copies to followers are not counted.",
         settings={"partitioner.rack.aware": True},

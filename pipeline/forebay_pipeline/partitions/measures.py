@@ -163,7 +163,8 @@ def runaways_of(found: DataFrame, earlier: Iterable[tuple[str, Change]] = ()) ->
     """
     found = found.persist()
     try:
-        first = found.orderBy("window_us", "topic", "partition", "event").limit(MAX_CHANGES).collect()
+        # In a topic's last window a partition may run away before the topic goes quiet: "runaway" comes before "quiet".
+        first = found.orderBy("window_us", "topic", "partition", F.desc("event")).limit(MAX_CHANGES).collect()
         told = [*(change_row(topic, change) for topic, change in earlier), *(row.asDict() for row in first)]
         return episodes(told), found.count() - len(first)
     finally:

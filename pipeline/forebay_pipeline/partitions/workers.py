@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from forebay_pipeline.partitions.batches import as_percentiles, percentiles
@@ -44,15 +44,16 @@ TOTALS: Final = (
 def standing(gauges: DataFrame) -> DataFrame:
     """Rows that each stand for `seconds` gauge rows of one process, with their extremes; a gauge row stands for one.
 
-    `seconds_waited`: those in which a client waited for memory; `first_us`, `last_us`: the earliest and the latest
-    time; `pool_used_bytes`: at most; of TOTALS the last value, and by `first_…` the first one; `stretch`: one of those
-    that are told apart.
+    `seconds_waited`: those in which a client waited for memory, however shortly; `first_us`, `last_us`: the earliest
+    and the latest time; `pool_used_bytes`: at most; of TOTALS the last value, and by `first_…` the first one;
+    `stretch`: one of those that are told apart.
     """
     if "seconds" in gauges.columns:
         return gauges
+    before = F.lag("pool_waits_total").over(Window.partitionBy(*PROCESS).orderBy("time_us"))
     own = {
         "seconds": F.lit(1),
-        "seconds_waited": F.when(F.col("pool_waiters") > 0, 1).otherwise(0),
+        "seconds_waited": F.when((F.col("pool_waiters") > 0) | (F.col("pool_waits_total") > before), 1).otherwise(0),
         "first_us": F.col("time_us"),
         "last_us": F.col("time_us"),
         "pool_used_bytes": F.col("pool_bytes") - F.col("pool_available_bytes"),

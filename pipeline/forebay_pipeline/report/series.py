@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from forebay_pipeline.partitions.batches import as_percentiles, partition_bytes, percentiles
 from forebay_pipeline.partitions.runaway_windows import wait, window_start
 from forebay_pipeline.partitions.summary import ACCURACY, Percentiles
-from forebay_pipeline.partitions.workers import standing
+from forebay_pipeline.partitions.workers import PROCESS, standing
 
 MAX_POINTS: Final = 200
 MAX_PARTITIONS: Final = 7
@@ -123,16 +123,25 @@ def time_point(row: Row) -> TimePoint:
     return TimePoint(row["at_us"], linger, waited, row["average"], p50, p99, *sent)
 
 
+_WHICH: Final = r"-[0-9]+-[0-9a-f]+$"
+"""What tells a host's processes apart (journal.recorder, `process`)."""
+
+
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:
     """Memory and queues.
 
-    A process counts from its first row in the bucket until a second after its last one, so that one that took the place
-    of another is not added to it.
+    A process counts from its first row in the bucket until a second after its last one, but no longer than until
+    another one begins in its place, so that this is not added to it.
     """
     names = GaugePoint._fields[1:]
-    from_us, until_us = F.min("first_us").alias("from_us"), (F.max("last_us") + GAUGE_US).alias("until_us")
-    peaks = standing(gauges).groupBy(window_start(width_us).alias("at_us"), "process")
-    ran = peaks.agg(from_us, until_us, *(F.max(name).alias(name) for name in names))
+    peaks = standing(gauges).groupBy(window_start(width_us).alias("at_us"), *PROCESS)
+    times = F.min("first_us").alias("from_us"), F.max("last_us").alias("last_us")
+    place = Window.partitionBy("at_us", F.regexp_replace("process", _WHICH, ""), "worker").orderBy("from_us")
+    next_us = F.lead("started_us").over(place)
+    until_us = F.when(next_us > F.col("last_us"), next_us)  # least() ignores what is null
+    ran = peaks.agg(*times, *(F.max(name).alias(name) for name in names)).withColumn(
+        "until_us", F.least(until_us, F.col("last_us") + GAUGE_US)
+    )
     begins = ran.select("at_us", F.col("from_us").alias("time_us"), *names)
     ends = ran.select("at_us", F.col("until_us").alias("time_us"), *((-F.col(name)).alias(name) for name in names))
     so_far = Window.partitionBy("at_us").orderBy("time_us")

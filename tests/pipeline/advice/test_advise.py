@@ -35,7 +35,7 @@ ALL_BAD = facts(
 
 def test_the_five_that_are_worth_most(tmp_path: Path) -> None:
     found = advise(ALL_BAD)
-    assert [one.name for one in found] == ["pick-partitions", "runaway", "racks", "idempotent", "memory"]
+    assert [one.name for one in found] == ["pick-partitions", "runaway", "idempotent", "racks", "memory"]
     settings = as_forebay_reads(tmp_path, *found)
     assert (settings.partitioner, settings.partitioner_rack_aware) == ("adaptive", True)
 

@@ -29,6 +29,14 @@ def test_small_batches_wait_for_as_long_as_it_is_worth(tmp_path: Path) -> None:
     assert as_forebay_reads(tmp_path, change).linger_ms == 5
 
 
+def test_of_a_longer_linger_only_what_is_new_costs() -> None:
+    """3 ms are set already: from there to 5 ms it is 2 · (2.5 + 1) / 5 = 1.4 ms."""
+    saves = SMALL._replace(lingering={5: MERGED[5]})
+    change = linger(facts(batches=saves, present=Present({"linger.ms": 3})))
+    assert change is not None
+    assert change.effect.ms == pytest.approx(1.4)
+
+
 def test_a_linger_that_forebay_would_refuse_is_not_advised() -> None:
     """Within delivery.timeout.ms there must be time for a request, too."""
     saves = SMALL._replace(lingering={2: 90_000.0, 5: 40_000.0})

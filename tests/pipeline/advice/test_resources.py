@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from forebay_pipeline.advice.facts import TopicReason
 from forebay_pipeline.advice.present import Present
 from forebay_pipeline.advice.resources import memory, racks
 from forebay_pipeline.partitions.summary import RackUse
-from tests.pipeline.advice.made_up import BATCHES, as_forebay_reads, facts, worker
+from tests.pipeline.advice.made_up import BATCHES, CLIENTS, as_forebay_reads, facts, worker
 
 SHORT = [worker(seconds_waited=40, pool_waits=96), worker(worker=1)]
 MERGED = BATCHES._replace(bytes=40_000_000_000, movable_bytes=32_000_000_000)
@@ -69,6 +70,18 @@ def test_what_passes_untouched_does_not_stay() -> None:
     assert change is not None
     assert change.effect.crossing == pytest.approx(-0.1)
     assert change.effect.others == ("41.47 to 103.68 less in 30 days like that, at 0.01 a GB.",)
+
+
+def test_by_a_ledger_what_passes_untouched_is_known_however_much_is_compressed() -> None:
+    """A twentieth of the batches was merged, of which four fifths may move: 1.2 of 40 GB."""
+    reasons = [TopicReason("t", "idempotent", 1900, 0), TopicReason("t", "null_key", 100, 0)]
+    change = racks(facts(racks=CROSSED, batches=MERGED, clients=CLIENTS._replace(reasons=reasons)))
+    assert change is None, "little of what crosses may move"
+    reasons = [TopicReason("t", "idempotent", 1000, 0), TopicReason("t", "null_key", 1000, 0)]
+    change = racks(facts(racks=CROSSED, batches=MERGED, clients=CLIENTS._replace(reasons=reasons)))
+    assert change is not None
+    assert change.effect.crossing == pytest.approx(-0.3)
+    assert "untouched" in change.how
 
 
 def test_where_all_clients_are_in_one_rack_all_of_it_stays() -> None:

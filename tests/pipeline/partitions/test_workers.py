@@ -102,6 +102,8 @@ def test_without_gauges_and_requests_nothing_is_made_up(journal: Journal) -> Non
 
 
 def test_pool_pressure(journal: Journal) -> None:
+    """In worker 0's last second nobody waits when the gauge is read, but two did before."""
+
     def gauge(second: int, waiters: int, free: int, waits: int, **given: int) -> GaugeRow:
         return gauge_row(
             time_us=START_US + second * SECOND,
@@ -118,13 +120,14 @@ def test_pool_pressure(journal: Journal) -> None:
         gauge(1, 2, 10, 2, queued_bytes=950, queued_batches=9, in_flight_requests=5, rows_dropped_total=4),
         gauge(2, 1, 20, 3, rows_dropped_total=4),
         gauge(3, 0, 1000, 3, rows_dropped_total=9),
+        gauge(4, 0, 1000, 5, rows_dropped_total=9),
         gauge(0, 0, 700, 0, worker=1),
         gauge(1, 0, 600, 0, worker=1, rows_dropped_total=1),
     )
     first, second = summary.workers
-    assert (first.starts, first.seconds, first.seconds_waited, first.pool_waits) == (1, 4, 2, 3)
+    assert (first.starts, first.seconds, first.seconds_waited, first.pool_waits) == (1, 5, 3, 5)
     assert (first.pool_bytes, first.least_available_bytes) == (1000, 10)
     assert (first.most_queued_bytes, first.most_queued_batches, first.most_in_flight) == (950, 9, 5)
     assert (second.seconds, second.seconds_waited, second.least_available_bytes) == (2, 0, 600)
-    assert summary.seconds_waited == 2 / 6
+    assert summary.seconds_waited == 3 / 7
     assert (first.rows_dropped, second.rows_dropped, summary.rows_dropped) == (9, 1, 10)

@@ -81,6 +81,23 @@ def test_a_process_that_took_the_place_of_another_is_not_added_to_it(spark: Spar
     assert (point.pool_bytes, point.pool_used_bytes) == (2000, 200)
 
 
+def test_one_that_follows_within_a_second_is_not_added_either(spark: SparkSession, tmp_path: Path) -> None:
+    """The second one starts 0.1 s after the first one's last row, and writes its own 0.3 s later; a third is beside."""
+    lives = {"here-7-a": (0.0, 2.0), "here-8-b": (2.1, 2.4), "there-7-a": (0.0, 0.5)}
+    rows: list[Row] = [
+        gauge_row(
+            time_us=START_US + int(1_000_000 * (first + second)),
+            process=process,
+            started_us=START_US + int(1_000_000 * started),
+            pool_bytes=1000,
+        )
+        for process, (started, first) in lives.items()
+        for second in range(1 if process == "here-7-a" else 3)
+    ]
+    (point,) = gauge_points(rows_of(spark, tmp_path, GaugeRow, rows), 3600 * SECOND)
+    assert point.pool_bytes == 2000
+
+
 def test_gauges_of_a_longer_time_than_batches_are_plotted_at_as_many_points() -> None:
     """A day of them, and a burst of two minutes."""
     points = [GaugePoint(START_US + second * SECOND, second % 700, 86_400 - second, 1000) for second in range(86_400)]

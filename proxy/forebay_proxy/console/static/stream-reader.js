@@ -7,12 +7,13 @@ const SILENT_MS = 5000; // Forebay tells of each second
 export async function follow(tell, state, headers, signal, pause = 2000) {
   let last = 0;
   while (!signal.aborted) {
-    const silence = new AbortController();
-    const wait = () => setTimeout(() => silence.abort(), SILENT_MS);
+    const ending = new AbortController();
+    const end = () => ending.abort();
+    signal.addEventListener("abort", end);
+    const wait = () => setTimeout(end, SILENT_MS);
     let timer = wait();
     try {
-      const ending = AbortSignal.any([signal, silence.signal]);
-      const answer = await fetch(`/api/v1/stream${last ? `?after=${last}` : ""}`, { headers: headers(), signal: ending });
+      const answer = await fetch(`/api/v1/stream${last ? `?after=${last}` : ""}`, { headers: headers(), signal: ending.signal });
       if (!answer.ok) {
         state(answer.status === 401 ? "denied" : "lost");
       } else {
@@ -41,6 +42,7 @@ export async function follow(tell, state, headers, signal, pause = 2000) {
       state("lost");
     } finally {
       clearTimeout(timer);
+      signal.removeEventListener("abort", end);
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
