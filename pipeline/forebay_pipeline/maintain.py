@@ -67,7 +67,7 @@ def maintain(spark: SparkSession, folder: str, table_format: Format, keep_days: 
 @session_options
 @job
 def command(*, folder: str, table_format: Format, keep_days: int, spark: OpenSpark) -> int:
-    """Make large files of small ones, and delete former states of tables."""
+    """Merge small files into large ones, and delete old snapshots of the tables."""
     for name, before, after in maintain(spark("maintain", table_format=table_format), folder, table_format, keep_days):
         click.echo(f"{name}: {before:,} {'file' if before == 1 else 'files'}, {after:,} now")
     return CLEAN

@@ -345,7 +345,7 @@ def _synthetic_options(command: Callable[..., T]) -> Callable[..., T]:
     default=1.0,
     show_default=True,
     metavar="SHARE",
-    help="Simulate only such a part of the slices, at random; 0.1 takes a tenth of the CPU.",
+    help="Simulate only this share of the slices, chosen at random; 0.1 takes a tenth of the CPU.",
 )
 @click.option("--apart", is_flag=True, help="Simulate each topic by itself, even if topics share brokers.")
 @output_option

@@ -10,7 +10,7 @@
     forebay reload          read the settings of a running Forebay again, as SIGHUP does
     forebay override        change a live setting of a running Forebay for a while; `overrides` lists them
     forebay avoid, drain    have records without a key go to other brokers for a while
-    forebay dump            how all workers of a running Forebay stand
+    forebay dump            the internal state of all workers of a running Forebay
     forebay completion      completion for bash, zsh and fish
     forebay demo            direct and through Forebay, side by side, on an embedded cluster
     forebay --version
@@ -356,7 +356,7 @@ def mechanism_option(command: F) -> F:
     type=click.IntRange(LEAST_ITERATIONS, MOST_ITERATIONS),
     default=LEAST_ITERATIONS,
     show_default=True,
-    help="How slow it is to try passwords, for whoever has stolen the keys; and to log in.",
+    help="More of them make passwords slower to guess for whoever has stolen the keys, and logins slower.",
 )
 @click.option(
     "--password-file", metavar="FILE", help="Where the password stands; else it is asked for, or read from stdin."
@@ -486,8 +486,8 @@ def _steered(socket: str | None, config: str | None, method: str, what: str, bod
 def reload(socket: str | None, config: str | None) -> None:
     """Have a running Forebay read its settings again.
 
-    All of them, as on SIGHUP, and certificates and secrets. Says what has changed and was renewed; exits with 1 if
-    settings were refused or something could not be renewed, and why.
+    All of them, as on SIGHUP, and certificates and secrets. Reports what was changed and renewed; if
+    settings were refused or something could not be renewed, says why and exits with 1.
     """
     from forebay_proxy.commands import steer
 
@@ -500,9 +500,9 @@ def reload(socket: str | None, config: str | None) -> None:
 @main.command()
 @steering_options
 def restart(socket: str | None, config: str | None) -> None:
-    """Have another Forebay take the place of the one that runs, with its command, from the same sockets.
+    """Replace the running Forebay with a successor: the same command, on the same sockets.
 
-    As SIGUSR2 does, but says what came of it; exits with 1 if there is no successor: then the one that runs goes on.
+    As SIGUSR2 does, but reports the result; exits with 1 if there is no successor: the running one then goes on.
     """
     click.echo(f"Process {_steered(socket, config, 'POST', 'restart')['process']} serves now; the other one drains.")
 
@@ -517,9 +517,9 @@ def override(
 ) -> None:
     """Change live settings of a running Forebay for a while.
 
-    Above everything that its sources say, in all workers; when the time is up, or after `forebay overrides --remove`,
-    these count again. A list takes the place of the sources' one; NAME+=VALUE adds to it. `forebay config NAME` says
-    whether a setting is live.
+    An override wins over all of Forebay's sources of settings, in all workers, until its time is up or `forebay
+    overrides --remove` ends it. A list replaces the one in the sources; NAME+=VALUE adds to it. `forebay config NAME`
+    says whether a setting is live.
     """
     from forebay_proxy.commands import steer
 
@@ -557,7 +557,7 @@ def avoid(
     """Have records without a key go to other brokers for a while.
 
     What waits for broker ID and may go elsewhere goes, too. Records with a key, and what passes untouched, are not
-    concerned. Refused where no other broker would be left.
+    affected. Refused where no other broker would be left.
     """
     from forebay_proxy.commands import steer
 
@@ -584,7 +584,7 @@ def _avoided(reason: str | None, duration: str | None) -> dict[str, Any]:
 @click.argument("node_id", type=click.IntRange(0), metavar="ID")
 @click.option("--reason", help="Why; shown to everybody who looks.")
 @click.option("--for", "duration", metavar="TIME", help="Avoid it for how long: 90s, 30m, 2h, 1d. An hour by default.")
-@click.option("--confirm", is_flag=True, help="Needed: a broker is to get as little as possible.")
+@click.option("--confirm", is_flag=True, help="Required: the broker will get as little as possible.")
 @click.option("--wait", "wait_s", type=click.IntRange(0), default=60, show_default=True, help="Seconds to wait for it.")
 @steering_options
 def drain(
@@ -605,7 +605,7 @@ def drain(
     from forebay_proxy.commands import steer
 
     if not confirm:
-        raise click.UsageError(f"broker {node_id} would get as little as possible: say --confirm")
+        raise click.UsageError(f"broker {node_id} will get as little as possible: add --confirm")
     path = f"brokers/{node_id}/drain"
     told = _steered(socket, config, "POST", path, {**_avoided(reason, duration), "confirm": True})
     until = time.monotonic() + wait_s
@@ -619,7 +619,7 @@ def drain(
 @main.command()
 @steering_options
 def dump(socket: str | None, config: str | None) -> None:
-    """Print how all workers of a running Forebay stand, as JSON.
+    """Print the internal state of all workers of a running Forebay, as JSON.
 
     What waits for which broker, who holds memory, which clients are held and why, where tasks stand. Names and numbers,
     never records or secrets.

@@ -32,7 +32,9 @@ FLAGS: Final = ("bootstrap.servers", "listen", "advertised.host", "admin", "work
 
 _CHANGES: Final = {
     LIVE: "live: take effect on SIGHUP or forebay reload, and may be overridden",
-    WORKERS: "workers: take effect on SIGHUP or forebay reload, which then replaces the workers; alone, on a restart",
+    WORKERS: (
+        "workers: take effect on SIGHUP or forebay reload, which replaces the workers; with one worker, on a restart"
+    ),
     START: "start: take effect when Forebay is started",
 }
 

@@ -95,7 +95,7 @@ class ListenerSettings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted)
         str, about("What a token must say of who issued it (iss).", WORKERS)
     ] = ""
     sasl_oauthbearer_expected_audience: Annotated[
-        tuple[str, ...], about("Of these a token must name one as whom it is for (aud).", WORKERS)
+        tuple[str, ...], about("Audiences, one of which a token must name (aud).", WORKERS)
     ] = ()
     sasl_oauthbearer_sub_claim_name: Annotated[
         str, Meta(min_length=1), about("Which claim of a token is its user.", WORKERS)

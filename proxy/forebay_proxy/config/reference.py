@@ -550,7 +550,7 @@ REFERENCES: Final[Mapping[str, Reference]] = MappingProxyType(
     {name: reference for settings in TOPICS.values() for name, reference in settings.items()}
 )
 
-LISTENER_TOPIC: Final = "Each listener of listeners"
+LISTENER_TOPIC: Final = "Settings of each listener"
 LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
     "advertised.host": Reference(
         "For listeners that clients reach under different names. Clients of SSL listeners check it against the "

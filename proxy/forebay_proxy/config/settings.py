@@ -135,14 +135,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     admin_ssl_truststore_location: Annotated[
         PemFile, about("Whose certificates let a client read the admin endpoint; empty: nobody's.")
     ] = ""
-    admin_bearer_token: Annotated[Secret, about("Lets who presents it read the admin endpoint; empty: none.")] = Secret(
-        ""
-    )
+    admin_bearer_token: Annotated[Secret, about("Token for reading the admin endpoint; empty: none.")] = Secret("")
     admin_change_token: Annotated[
-        Secret, about("Lets who presents it change things over admin; empty: nobody, only over admin.socket.")
+        Secret, about("Token that allows changes over admin; empty: changes only over admin.socket.")
     ] = Secret("")
     admin_socket: Annotated[
-        SocketPath, about("File of a Unix socket, for its owner only, over which Forebay is steered; empty: none.")
+        SocketPath,
+        about("Path of a Unix socket, usable by its owner only, through which Forebay is controlled; empty: none."),
     ] = ""
     admin_unprotected: Annotated[bool, about("Let everybody who reaches admin read it, from other hosts, too.")] = False
     admin_hosts: Annotated[
@@ -157,7 +156,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     otlp_endpoint: Annotated[
         Url, about("Where metrics are pushed to, by OTLP over HTTP: http://collector:4318/v1/metrics; empty: nowhere.")
     ] = ""
-    otlp_interval_ms: Annotated[int, Meta(ge=1000, le=INT_MAX, extra=MILLISECONDS), about("How often.")] = 60_000
+    otlp_interval_ms: Annotated[
+        int, Meta(ge=1000, le=INT_MAX, extra=MILLISECONDS), about("How often metrics are pushed to otlp.endpoint.")
+    ] = 60_000
     shutdown_timeout_ms: Annotated[Ms, about("Drain for at most this long after SIGTERM.")] = 30_000
     log_level: Annotated[Literal["debug", "info", "warning", "error"], about("Lowest level that is logged.", LIVE)] = (
         "info"
@@ -215,7 +216,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
         bool, about("Prefer partitions whose leader is in the client's rack.", WORKERS)
     ] = False
     partitioner_rack_max_skew: Annotated[
-        float, about("How far that may take a partition from its fair share, as a part of it.", WORKERS)
+        float,
+        about("How far rack awareness may take a partition from its fair share, as a fraction of that share.", WORKERS),
     ] = 0.2
     client_rack: Annotated[str, about("Rack of clients of which nothing else is known; empty: none.", WORKERS)] = ""
     client_racks: Annotated[NetworkRacks, about("Racks of clients by the networks they come from.", WORKERS)] = {}
