@@ -22,7 +22,7 @@ from forebay_proxy.config.sources import Sources, load
 from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-_ALERT: Final = re.compile(r"^\| `(\w+)` \| (.+) \|$", re.MULTILINE)
+_ALERT: Final = re.compile(r"^\| `(\w+)` \| [a-z, ]+ \| (.+) \|$", re.MULTILINE)
 _CHANGES: Final = (
     "Changes that are *live* take effect while Forebay runs, those of *workers* when workers are replaced, which a "
     "reload does where there are several ([Operating](../operating.md)), those of the *start* when Forebay is started."

@@ -75,3 +75,11 @@ def test_the_guide_says_what_to_do_about_each() -> None:
     assert re.findall(r"^\| `(Forebay\w+)`", GUIDE.read_text(), re.MULTILINE) == list(
         dict.fromkeys(rule["alert"] for rule in ALERTS)
     )
+
+
+def test_the_guide_has_the_severities_of_the_rules() -> None:
+    severities: dict[str, list[str]] = {}
+    for rule in ALERTS:
+        severities.setdefault(rule["alert"], []).append(rule["labels"]["severity"])
+    told = re.findall(r"^\| `(Forebay\w+)` \| ([^|]+) \|", GUIDE.read_text(), re.MULTILINE)
+    assert dict(told) == {alert: ", ".join(each) for alert, each in severities.items()}
