@@ -1,4 +1,4 @@
-# make demo         what Forebay does, side by side, on a machine with only Python 3.11 or newer
+# make demo         what Forebay does, side by side; needs only make, Python 3.11 or newer with venv, and PyPI
 # make pipeline-demo    the demo's traffic with the journal on, then all jobs of the pipeline (Java 17 too)
 # make test         lint, unit tests pure or compiled, deploy checks, integration tests, faults (see .ci/toolchain)
 # make test-all     the same with nothing left out: whole matrices, every unit test pure and compiled, coverage, all faults, fuzzing

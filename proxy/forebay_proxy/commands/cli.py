@@ -194,10 +194,10 @@ def _known(name: str | None) -> str | None:
 def check(form: str, **options: Any) -> None:
     """Say whether Forebay could serve with these settings.
 
-    Reaches all brokers as it would and logs in (without a login of Forebay's own the bootstrap servers only), and looks
-    at ports, the addresses clients would be told, memory, descriptors, the journal, and whether its code is compiled.
-    Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a running Forebay holds count as
-    taken.
+    Reaches all brokers as it would and logs in (where it only passes clients' logins through, the bootstrap servers
+    only), and looks at ports, the addresses clients would be told, memory, descriptors, the journal, and whether its
+    code is compiled. Exits with 1 if something would not work, with 2 if a setting is wrong. Ports that a running
+    Forebay holds count as taken.
     """
     settings = _load(options, complete=True).settings
     logs.configure("error", settings.log_format)
@@ -486,8 +486,8 @@ def _steered(socket: str | None, config: str | None, method: str, what: str, bod
 def reload(socket: str | None, config: str | None) -> None:
     """Have a running Forebay read its settings again.
 
-    All of them, as on SIGHUP, and certificates and secrets. Reports what was changed and renewed; if
-    settings were refused or something could not be renewed, says why and exits with 1.
+    All of them, as on SIGHUP, and certificates and secrets. Reports what was changed and renewed; if settings
+    were refused or something could not be renewed, says why and exits with 1.
     """
     from forebay_proxy.commands import steer
 
@@ -547,7 +547,7 @@ def overrides(remove: str | None, form: str, socket: str | None, config: str | N
 
 @main.command()
 @click.argument("node_id", type=click.IntRange(0), metavar="ID")
-@click.option("--reason", help="Why; shown to everybody who looks.")
+@click.option("--reason", help="Why (required, except with --end); shown to everybody who looks.")
 @click.option("--for", "duration", metavar="TIME", help="For how long: 90s, 30m, 2h, 1d. An hour by default.")
 @click.option("--end", is_flag=True, help="End it now.")
 @steering_options
@@ -582,7 +582,7 @@ def _avoided(reason: str | None, duration: str | None) -> dict[str, Any]:
 
 @main.command()
 @click.argument("node_id", type=click.IntRange(0), metavar="ID")
-@click.option("--reason", help="Why; shown to everybody who looks.")
+@click.option("--reason", help="Why (required); shown to everybody who looks.")
 @click.option("--for", "duration", metavar="TIME", help="Avoid it for how long: 90s, 30m, 2h, 1d. An hour by default.")
 @click.option("--confirm", is_flag=True, help="Required: the broker will get as little as possible.")
 @click.option("--wait", "wait_s", type=click.IntRange(0), default=60, show_default=True, help="Seconds to wait for it.")

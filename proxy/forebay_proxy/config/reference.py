@@ -122,7 +122,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
             "At / is a page for people, /metrics is for Prometheus, /clients lists who is connected, /healthz says "
             "whether to restart the process and /readyz whether to send it clients. The last two are open to all. "
             "On an address that other hosts can reach it needs TLS (admin.ssl.keystore.location), and "
-            "admin.bearer.token or admin.ssl.truststore.location for the others.",
+            "admin.bearer.token or admin.ssl.truststore.location for all other paths; or admin.unprotected=true.",
             NO_COUNTERPART,
             "127.0.0.1:9091",
         ),
@@ -538,7 +538,8 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "sasl.oauthbearer.scope": Reference("The option scope in sasl.jaas.config does the same.", _client(), "kafka"),
         "upstream.identity.shared": Reference(
             "Brokers know whoever reaches Forebay by Forebay's certificate or user, with all that this may do. "
-            "So Forebay does not start with one on an address that other hosts can reach, unless this allows it.",
+            "So Forebay does not start with one on an address that other hosts can reach, unless this allows it; nor "
+            "with a listener at which several users log in and are all sent as Forebay (upstream.identity=service).",
             NO_COUNTERPART,
             "true",
         ),

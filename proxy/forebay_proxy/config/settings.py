@@ -245,7 +245,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     max_in_flight_requests_per_connection: Annotated[
         int,
         Meta(ge=1, le=INT_MAX),
-        about("Unanswered Produce requests per broker and replica set; at most 16.", WORKERS),
+        about("Unanswered Produce requests per broker and replica set; more than 16 count as 16.", WORKERS),
     ] = 5
 
     # Memory
@@ -447,7 +447,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename=dotted):
     ] = Secret("")
     sasl_oauthbearer_scope: Annotated[str, about("OAUTHBEARER: what the tokens are to be good for.", WORKERS)] = ""
     upstream_identity_shared: Annotated[
-        bool, about("Let clients of other hosts act as Forebay's own identity at the brokers.")
+        bool, about("Let clients of other hosts, or several users, act as Forebay's own identity at the brokers.")
     ] = False
 
     @property
