@@ -41,7 +41,7 @@ from forebay_proxy.commands.config_schema import schema
 from forebay_proxy.commands.text_output import columns, json_text
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, Servers
-from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, allowed, close_names, load
+from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, close_names, load
 from forebay_proxy.config.values import SETTINGS, find
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import core_dumps
@@ -166,7 +166,7 @@ def config(name: str | None, form: str, socket: str | None, **options: Any) -> N
     if form == "json":
         click.echo(config_view.as_json(loaded, known))
     elif known is not None:
-        click.echo(config_view.explanation(loaded, known, width, allowed(known, known_partitioners())))
+        click.echo(config_view.explanation(loaded, known, width, known_partitioners()))
     elif form == "table" or (form == "auto" and width >= config_view.WIDE):
         unfolded = form == "table" and not sys.stdout.isatty()
         click.echo(config_view.as_table(loaded, None if unfolded else width))
@@ -178,7 +178,7 @@ def _known(name: str | None) -> str | None:
     """The proper name of a setting; if there is none like it, says which are close and exits with 2."""
     if name is None or name in SETTINGS:
         return name
-    if (of_listener := find(name)) is not None:
+    if (of_listener := find(name) or config_view.of_any_listener(name)) is not None:
         return of_listener.name
     if name in ALIASES:
         return ALIASES[name]

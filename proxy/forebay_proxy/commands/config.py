@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final, cast
 
 import msgspec
@@ -18,10 +18,11 @@ from rich.text import Text
 
 from forebay_proxy.commands.text_output import json_text, table_text, wrapped
 from forebay_proxy.config.kinds import LIVE, START, WORKERS, ListenerAddresses
+from forebay_proxy.config.listeners import PREFIX
 from forebay_proxy.config.reference import LISTENER_REFERENCES, LISTENER_TOPIC, REFERENCES, TOPICS, Reference
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES
-from forebay_proxy.config.sources import DEFAULT_ORIGIN, Loaded
+from forebay_proxy.config.sources import DEFAULT_ORIGIN, Loaded, allowed
 from forebay_proxy.config.values import ADDRESSES, LISTENER_SETTINGS, SETTINGS, Setting, find, of_listener, render
 
 WIDE: Final = 140
@@ -37,6 +38,9 @@ _CHANGES: Final = {
     ),
     START: "start: take effect when Forebay is started",
 }
+
+ANY_LISTENER: Final = "<name>"
+"""In place of a listener's name: the setting as each listener may have it."""
 
 REQUIRED: Final = "(required)"
 EMPTY: Final = "(empty)"
@@ -66,13 +70,23 @@ def _topics(loaded: Loaded) -> Iterator[tuple[str, list[Setting]]]:
     """Heading → settings; at the end those of each listener, or what they would be called."""
     for topic, names in TOPICS.items():
         yield topic, [SETTINGS[name] for name in names]
-    addresses = cast(ListenerAddresses, loaded.values.get("listeners", ()))
-    listeners = [address.name.lower() for address in addresses] or ["<name>"]
+    listeners = _listeners(loaded) or [ANY_LISTENER]
     yield LISTENER_TOPIC, [of_listener(each, setting) for each in listeners for setting in LISTENER_SETTINGS.values()]
 
 
+def _listeners(loaded: Loaded) -> list[str]:
+    addresses = cast(ListenerAddresses, loaded.values.get("listeners", ()))
+    return [address.name.lower() for address in addresses]
+
+
+def of_any_listener(name: str) -> Setting | None:
+    """What `upstream.identity`, or `listener.name.<name>.upstream.identity`, is of each listener; None: nothing."""
+    setting = LISTENER_SETTINGS.get(name.removeprefix(f"{PREFIX}{ANY_LISTENER}."))
+    return None if setting is None else of_listener(ANY_LISTENER, setting)
+
+
 def _setting(name: str) -> Setting:
-    setting = find(name)
+    setting = find(name) or of_any_listener(name)
     assert setting is not None, name
     return setting
 
@@ -137,17 +151,17 @@ def as_table(loaded: Loaded, width: int | None) -> str:
     return table_text(table, width)
 
 
-def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
-    """Everything about one setting. `allowed` as in "must be …", names of installed partitioners included."""
+def explanation(loaded: Loaded, name: str, width: int, partitioners: Collection[str]) -> str:
+    """Everything about one setting. `partitioners` are the names of those that are installed."""
     setting, reference = _setting(name), _reference(name)
     example = setting.parse(reference.example) if reference.example and not setting.is_secret else setting.default
     if setting.is_secret:
         example = reference.example  # a reference: secrets themselves are neither shown nor taken on a command line
     written = render(example)
     rows = {
-        "Value": allowed,
+        "Value": allowed(name, partitioners) if name in SETTINGS else setting.allowed,
         "Default": _default(setting) if not setting.required else "none: it is required",
-        "Now": _now_in_full(loaded, setting),
+        "Now": "; ".join(_now_of_each(loaded, setting)) or _now_in_full(loaded, setting),
         "Kafka": reference.kafka,
         "Changes": _CHANGES[setting.changes],
         "Command line": f"{flag(name)} {shlex.quote(written)}"
@@ -168,6 +182,14 @@ def explanation(loaded: Loaded, name: str, width: int, allowed: str) -> str:
             *(wrapped(text, width, f"{label:<{len(indent)}}", indent) for label, text in rows.items()),
         ]
     )
+
+
+def _now_of_each(loaded: Loaded, setting: Setting) -> Iterator[str]:
+    """The values that listeners have of what each may have."""
+    if ANY_LISTENER in setting.name:
+        for listener in _listeners(loaded):
+            own = _setting(setting.name.replace(ANY_LISTENER, listener))
+            yield f"{listener}: {_now_in_full(loaded, own)}"
 
 
 def _now_in_full(loaded: Loaded, setting: Setting) -> str:

@@ -256,6 +256,8 @@ def _full_name(written: str) -> str:
 def _unknown(given: Given) -> Problem:
     """Without its value, which may be a secret under a misspelt name."""
     message = "unknown setting; `forebay config` lists all"
+    if given.name in LISTENER_SETTINGS:
+        return Problem(given.name, "", given.origin, f"is a listener's: listener.name.<name>.{given.name}")
     for name in close_names(given.name, 1):
         setting = find(_full_name(name))
         assert setting is not None

@@ -245,6 +245,25 @@ class TestExplanation:
         for text in (LISTENER_SETTINGS[end].description, LISTENER_REFERENCES[end].details):
             assert text in output
 
+    @pytest.mark.parametrize("end", LISTENER_SETTINGS)
+    def test_a_listeners_setting_is_explained_as_the_list_has_it(self, end: str) -> None:
+        output = config(f"listener.name.<name>.{end}", width=1000).output
+        assert output.splitlines()[0] == f"listener.name.<name>.{end}"
+        for text in (LISTENER_SETTINGS[end].description, LISTENER_REFERENCES[end].details):
+            assert text in output
+
+    def test_what_only_listeners_have_is_explained_without_one(self) -> None:
+        only = sorted(set(LISTENER_SETTINGS) - set(SETTINGS))
+        assert "upstream.identity" in only
+        assert [config(end).output for end in only] == [config(f"listener.name.<name>.{end}").output for end in only]
+        assert json.loads(config("upstream.identity", "--format", "json").output)["value"] is None
+
+    def test_its_value_is_told_of_each_listener(self) -> None:
+        told = ("listeners=A://h:19092,B://h:19192", "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT")
+        sets = [word for each in (*told, "listener.name.a.producers.only=true") for word in ("--set", each)]
+        output = config("producers.only", *sets, width=200).output
+        assert "Now           a: true, from --set; b: the default\n" in output
+
     def test_installed_partitioners_are_named(self) -> None:
         assert "one of adaptive, expected_wait," in config("partitioner").output
 

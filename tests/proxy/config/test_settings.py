@@ -424,6 +424,10 @@ class TestProblems:
         found = problem(f"listener.name.{listener}.ssl.keystore.location=x")
         assert found.message.startswith("unknown setting")
 
+    def test_what_only_listeners_have_is_named_in_full(self) -> None:
+        found = problem("upstream.identity=client").message
+        assert found == "is a listener's: listener.name.<name>.upstream.identity"
+
     def test_a_name_near_to_none_points_to_the_list(self) -> None:
         assert problem("xyzzy=1").message == "unknown setting; `forebay config` lists all"
 
