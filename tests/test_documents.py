@@ -162,6 +162,11 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert {image[1], package[1], changelog[1]} == {version}
 
 
+def test_the_readme_names_the_projects_issues() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    assert f"]({urls['Issues']})" in (ROOT / "README.md").read_text()
+
+
 def test_documents_name_targets_that_make_has() -> None:
     call = re.compile(r"(?:^|`)(?:[A-Z_]+=\S+ )*make ([a-z][a-z-]*)", re.MULTILINE)
     named = {target for path in DOCUMENTS for target in call.findall(path.read_text())}

@@ -33,6 +33,7 @@ CHAPTERS: Final = {
         "security",
         "recipes",
         "quotas",
+        "troubleshooting",
     ),
     "What it does": ("partitioners", "metadata", "old-clients", "reliability", "performance", "comparison"),
     "Journal and pipeline": ("journal", "pipeline", "audit", "replay"),
