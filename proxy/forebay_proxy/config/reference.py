@@ -503,7 +503,7 @@ TOPICS: Final[Mapping[str, Mapping[str, Reference]]] = {
         "ssl.keystore.key": Reference(f"In PKCS8 form. {_SECRET}", _client(), "${env:KAFKA}"),
         "ssl.key.password": Reference(_SECRET, _client(), "${env:KAFKA}"),
         "ssl.endpoint.identification.algorithm": Reference(
-            "The host is the one that the broker advertises, or that stands in bootstrap.servers. Without it anybody "
+            "The host is the one that the broker advertises, or that is in bootstrap.servers. Without it anybody "
             "with any certificate of the same signer can pose as a broker.",
             _client(),
         ),
@@ -621,7 +621,7 @@ LISTENER_REFERENCES: Final[Mapping[str, Reference]] = {
         "/etc/forebay/identities.toml",
     ),
     "sasl.enabled.mechanisms": Reference(
-        "PLAIN: whoever stands in plain.sasl.jaas.config. SCRAM-SHA-256, SCRAM-SHA-512: who stands in the file "
+        "PLAIN: whoever is in plain.sasl.jaas.config. SCRAM-SHA-256, SCRAM-SHA-512: whoever is in the file "
         "scram.credentials.location. OAUTHBEARER: whoever has a token (JWT) of the issuer that sasl.oauthbearer.… "
         "name.",
         _broker("default GSSAPI"),
