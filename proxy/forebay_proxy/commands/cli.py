@@ -500,9 +500,10 @@ def reload(socket: str | None, config: str | None) -> None:
 @main.command()
 @steering_options
 def restart(socket: str | None, config: str | None) -> None:
-    """Replace the running Forebay with a successor: the same command, on the same sockets.
+    """Replace the running Forebay with a successor.
 
-    As SIGUSR2 does, but reports the result; exits with 1 if there is no successor: the running one then goes on.
+    The same command, on the same sockets. As SIGUSR2 does, but reports the result; exits with 1 if there is no
+    successor: the running one then goes on.
     """
     click.echo(f"Process {_steered(socket, config, 'POST', 'restart')['process']} serves now; the other one drains.")
 
@@ -619,7 +620,7 @@ def drain(
 @main.command()
 @steering_options
 def dump(socket: str | None, config: str | None) -> None:
-    """Print the internal state of all workers of a running Forebay, as JSON.
+    """Print the internal state of all workers, as JSON.
 
     What waits for which broker, who holds memory, which clients are held and why, where tasks stand. Names and numbers,
     never records or secrets.
