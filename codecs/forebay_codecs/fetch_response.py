@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from forebay_codecs.addresses import NODE_ENDPOINTS_TAG, Translate, rewrite_node_endpoints
+from forebay_codecs.addresses import NODE_ENDPOINTS_TAG, rewrite_node_endpoints
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Reader
 from forebay_codecs.response_filter import ResponseFilter, Steps, padded
@@ -17,13 +17,7 @@ NAMES_BROKERS_FROM: Final = 16
 
 
 class FetchResponseFilter(ResponseFilter):
-    """Of one Fetch response."""
-
-    def __init__(self, version: int, size: int, translate: Translate) -> None:
-        """ValueError below v16, which needs no filter."""
-        if version < NAMES_BROKERS_FROM:
-            raise ValueError(f"Fetch v{version} names no broker and needs no filter")
-        super().__init__(version, size, translate)
+    """Of one Fetch response of NAMES_BROKERS_FROM or newer."""
 
     def _walk(self) -> Steps:
         """Up to the response's own tagged fields."""

@@ -484,15 +484,8 @@ class Accumulator:
         return self._groups.ready(leader)
 
     def has_ready(self, leader: int) -> bool:
-        """Whether `drain` may find anything for `leader`."""
+        """Whether `drain_group` may find anything for `leader`."""
         return self._groups.any_ready(leader)
-
-    def drain(self, leader: int, max_size: int, now: float) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Take the batches for one Produce request to `leader`, of the group whose turn it is."""
-        for group in self._groups.ready(leader):
-            if drained := self.drain_group(group, max_size, now):
-                return drained
-        return []
 
     def drain_group(
         self, group: DispatchGroup, max_size: int, now: float

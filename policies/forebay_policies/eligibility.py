@@ -154,9 +154,9 @@ class Eligibility:
         return None if self._topics.admit(name) else Reason.TOPIC_EXCLUDED
 
 
-def header_reason(producer_id: int, attributes: int, transactional_id: str | None = None) -> Reason | None:
-    """The objection, if any, of a batch's header and its request's transactional id to touching the batch."""
-    if transactional_id is not None or attributes & TRANSACTIONAL:
+def header_reason(producer_id: int, attributes: int) -> Reason | None:
+    """The objection, if any, of a batch's header to touching the batch."""
+    if attributes & TRANSACTIONAL:
         return Reason.TRANSACTIONAL
     if producer_id >= 0:
         return Reason.IDEMPOTENT
@@ -166,9 +166,7 @@ def header_reason(producer_id: int, attributes: int, transactional_id: str | Non
 
 
 def key_reason(null_keys: int, keyed: int) -> Reason:
-    """NULL_KEY, KEYED or MIXED, by the numbers of records without and with a key; INVALID if there are none."""
-    if null_keys <= 0 and keyed <= 0:
-        return Reason.INVALID
-    if keyed <= 0:
+    """NULL_KEY, KEYED or MIXED, by the numbers of records without and with a key, of which there is one at least."""
+    if not keyed:
         return Reason.NULL_KEY
-    return Reason.KEYED if null_keys <= 0 else Reason.MIXED
+    return Reason.MIXED if null_keys else Reason.KEYED

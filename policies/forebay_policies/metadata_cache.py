@@ -296,7 +296,7 @@ class MetadataCache:
         Those of `names` that it lacks are unknown topics. `creates`: the request allowed topics to be created. Who may
         not is refused, which tells nothing of the topic: it is left out.
         """
-        self._store_brokers(metadata, asked_at)
+        self.brokers = Brokers(metadata.brokers, metadata.cluster_id, metadata.controller_id, asked_at)
         there = {topic.name for topic in metadata.topics}
         if all_topics:  # first, so that they make room
             for name in [known.name for known in self._topics.values() if known.name not in there]:
@@ -318,9 +318,6 @@ class MetadataCache:
             self._all_at = asked_at if self._topics.keys() >= there else None
             self._all_used_at = max(self._all_used_at, asked_at)
         return found
-
-    def _store_brokers(self, metadata: Metadata, asked_at: float) -> None:
-        self.brokers = Brokers(metadata.brokers, metadata.cluster_id, metadata.controller_id, asked_at)
 
     def _store_topic(self, name: str, topic: Topic, asked_at: float, *, listed: bool = False) -> CachedTopic:
         known = self._topics.get(name)

@@ -237,11 +237,6 @@ class ProducerBatch:
         return self.due or self.closed or self.size >= self.ready_size
 
     @property
-    def as_it_came(self) -> bool:
-        """It holds a single client batch, which it will be sent as: with another producer id and sequence at most."""
-        return self._came_header != b""
-
-    @property
     def flush_reason(self) -> FlushReason:
         """Why it left, or would leave now; valid until `release`."""
         if self._came_header:

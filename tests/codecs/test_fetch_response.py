@@ -273,8 +273,3 @@ def test_survives_noise_and_keeps_its_length(version: int, data: st.DataObject) 
         return
     assert len(whole) == len(noise)
     assert run(version, noise, to("proxy"), cuts) == whole
-
-
-def test_older_versions_need_no_filter() -> None:
-    with pytest.raises(ValueError, match="v15"):
-        FetchResponseFilter(15, 100, identity)

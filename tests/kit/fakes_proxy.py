@@ -15,6 +15,7 @@ from forebay_policies.producer_batch import Lane, ProducerBatch, RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from tests.codecs.record_oracle import Record, decode_batch
 from tests.kit.wire import batch
+from tests.policies import accumulator_kit
 
 CHUNK = 4096
 BATCH_SIZE = 16_384
@@ -74,7 +75,7 @@ def flush(queue: PartitionQueue, to: Accumulator) -> None:
 def drain(to: Accumulator, queue: PartitionQueue) -> ProducerBatch:
     """The queue's next batch, on its way to its leader."""
     flush(queue, to)
-    drained = dict(to.drain(queue.leader, 1 << 20, 0.0))
+    drained = dict(accumulator_kit.drain(to, queue.leader))
     return drained[queue]
 
 

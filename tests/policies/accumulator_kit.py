@@ -15,6 +15,16 @@ KIB = 1024
 PLENTY = 1 << 20
 
 
+def drain(
+    accumulator: Accumulator, leader: int, max_size: int = PLENTY, now: float = 0.0
+) -> list[tuple[PartitionQueue, ProducerBatch]]:
+    """The batches for one Produce request to `leader`, of the group whose turn it is."""
+    for group in accumulator.ready_groups(leader):
+        if drained := accumulator.drain_group(group, max_size, now):
+            return drained
+    return []
+
+
 class Bench:
     """Partition i is led by node i + 1. `now` is the clock; `opened` what was told of new batches, in order."""
 
@@ -77,7 +87,7 @@ class Bench:
         return run
 
     def drain(self, leader: int, max_size: int = PLENTY) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        return self.accumulator.drain(leader, max_size, self.now)
+        return drain(self.accumulator, leader, max_size, self.now)
 
     def drain_one(self, leader: int) -> ProducerBatch:
         [(_, batch)] = self.drain(leader)

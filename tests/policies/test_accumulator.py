@@ -43,7 +43,7 @@ def test_a_batch_is_adopted_only_while_it_is_alone() -> None:
     assert encoded(adopted) == batch_bytes([b"a"])
     bench.complete(0, adopted)
     merged = bench.drain_one(1)
-    assert not merged.as_it_came
+    assert merged.flush_reason != "adopted"
     assert sent(merged).values == [b"b", b"c"]
 
 

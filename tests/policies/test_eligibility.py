@@ -158,7 +158,6 @@ NONE, GZIP, ZSTD = 0, 1, 4
         (-1, NONE, 5, 0, Reason.NULL_KEY),
         (-1, GZIP, 0, 5, Reason.KEYED),
         (-1, ZSTD, 2, 3, Reason.MIXED),
-        (-1, NONE, 0, 0, Reason.INVALID),
         (0, NONE, 5, 0, Reason.IDEMPOTENT),
         (4711, GZIP, 0, 5, Reason.IDEMPOTENT),
         (4711, 0x10, 5, 0, Reason.TRANSACTIONAL),
@@ -178,11 +177,6 @@ def test_batch_reason(producer_id: int, attributes: int, null_keys: int, keyed: 
 
 def test_every_codec_that_kafka_has_may_be_touched() -> None:
     assert [header_reason(-1, codec) for codec in range(5)] == [None] * 5
-
-
-@pytest.mark.parametrize("transactional_id", ["tx", ""])
-def test_a_transactional_id_makes_the_whole_request_untouchable(transactional_id: str) -> None:
-    assert header_reason(-1, NONE, transactional_id) is Reason.TRANSACTIONAL
 
 
 @given(st.integers(-1, 2**40), st.integers(-(2**15), 2**15 - 1), st.integers(0, 9), st.integers(0, 9))

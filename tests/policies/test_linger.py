@@ -8,6 +8,7 @@ from forebay_policies.accumulator import Accumulator, PartitionQueue
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.linger import ADAPTIVE, BUSY_S, Linger
 from forebay_policies.producer_batch import Lane, ProducerBatch
+from tests.policies.accumulator_kit import drain
 from tests.policies.batches import MOVABLE, client_batch, run_of, sent
 
 
@@ -57,7 +58,7 @@ class EventLoop:
         return self.left
 
     def drain(self) -> None:
-        for queue, batch in self.accumulator.drain(1, 1 << 20, 0.0):
+        for queue, batch in drain(self.accumulator, 1):
             self.left.append(sent(batch).values)
             self.accumulator.completed(queue, batch, 0.0)
 

@@ -61,7 +61,7 @@ def test_alone_it_is_sent_byte_for_byte_as_it_came(codec: int) -> None:
     came = with_header(client_batch(b"a" * 100, b"b" * 5000, codec=codec, headers=[("h", b"1")]), bytes(data[:61]))
     add(batch, came)
 
-    assert batch.as_it_came
+    assert batch.flush_reason == "adopted"
     assert encoded(batch) == bytes(data)
     assert encoded(batch) == bytes(data), "and again, when it is retried"
 
@@ -82,7 +82,7 @@ def test_whatever_its_size_a_first_batch_is_taken_and_one_at_the_cap_is_closed()
         batch.append(run_of(sized(size)), sized(size))
 
     assert (large.closed, full.closed, small.closed) == (True, True, False)
-    assert large.as_it_came
+    assert large.flush_reason == "adopted"
     assert [batch.held for batch in (large, full, small)] == [300 * KIB, 256 * KIB, 256 * KIB]
 
 
@@ -91,7 +91,7 @@ def test_a_part_split_off_is_written_anew_and_compressed(codec: int) -> None:
     batch = make(codec)
     add(batch, split_off(client_batch(b"a" * 200, b"b" * 200, codec=codec)))
 
-    assert not batch.as_it_came
+    assert batch.flush_reason != "adopted"
     found = sent(batch)
     assert (found.codec, found.values) == (codec, [b"a" * 200, b"b" * 200])
 
@@ -108,7 +108,7 @@ def test_a_second_part_makes_one_batch_of_both_in_the_lanes_codec(codec: int, *,
     runs = [add(batch, split_off(first) if first_split_off else first), add(batch, second)]
 
     found = sent(batch)
-    assert not batch.as_it_came
+    assert batch.flush_reason != "adopted"
     assert found.codec == codec
     assert found.values == [b"a", b"b" * 5000, b"c" * 3000, b"d"]
     assert [record.timestamp for record in found.records] == [1000, 990, 400, 70_000]

@@ -94,7 +94,6 @@ class Connector:
         other = Connector(self._settings, self._stats, self._rng, self._secured)
         other._principals, other._tried = principals, self._tried
         other._of_clients_log = self._of_clients_log
-        other._authenticator = None
         return other
 
     def present(self, login: Login) -> None:

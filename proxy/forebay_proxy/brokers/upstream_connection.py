@@ -65,11 +65,6 @@ class UpstreamConnection(asyncio.Protocol):
         self._timeouts = stats.counter("forebay_errors_total", side="upstream", kind="timeout")
 
     @property
-    def in_flight(self) -> int:
-        """Requests sent and not answered."""
-        return len(self._pending)
-
-    @property
     def closed(self) -> bool:
         """No request can be sent. True as soon as the end is known, before `on_closed` is told."""
         return self._transport is None or self._transport.is_closing()

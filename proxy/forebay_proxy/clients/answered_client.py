@@ -271,7 +271,7 @@ class AnsweredClient:
 
     def _done_without_response(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         self._one_produced()
-        if completion.refused and not self._state.over:
+        if completion.any_refused and not self._state.over:
             self._life.end(Cause.RECORDS_REFUSED, client=self._life.peer)
 
     def when_alone(self, ready: Callable[[], None]) -> None:

@@ -117,7 +117,6 @@ class Collector:
         self.clients: dict[str, ClientView] = {}
         self.clients_full = False
         """More may be connected than are known."""
-        self.details_at = 0
         self._source = source
         self._clock = clock
         self._time_of_day = time_of_day
@@ -176,7 +175,6 @@ class Collector:
         second = int(self._time_of_day())
         await self._topics(details, seconds, second)
         await self._clients(details, seconds, second)
-        self.details_at = second
 
     async def _topics(self, details: Details, seconds: float, second: int) -> None:
         found: dict[str, TopicView] = {}

@@ -22,8 +22,7 @@ from forebay_proxy.metrics.topics_seen import SeenTopic
 T = TypeVar("T")
 
 CELLS: Final = 64
-"""Partitions of a topic that a row of the heat map has; a topic in full has PARTITIONS a page."""
-PARTITIONS: Final = 200
+"""Partitions of a topic that a row of the heat map has."""
 
 UNTOUCHED: Final = frozenset(
     {

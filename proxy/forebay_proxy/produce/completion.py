@@ -163,7 +163,7 @@ class ProduceCompletion:
         self.took = -1.0
         """Seconds for which the broker had the run whose fate was told last; −1: not known, or sent again."""
         self.any_refused = False
-        """A partition is answered with an error."""
+        """A partition is answered with an error, as far as is known."""
         self.done = False
         self._topics: list[tuple[str, list[Fate]]] = []
         self._on_done: OnDone | None = on_done
@@ -253,11 +253,6 @@ class ProduceCompletion:
         fate.runs -= 1
         self.took = -1.0
         self._settle()
-
-    @property
-    def refused(self) -> bool:
-        """Whether any of its partitions is answered with an error, as far as is known."""
-        return any(fate.error_code for fate in self.fates)
 
     def throttle(self, throttle_time_ms: int) -> None:
         """A broker throttles what it was sent; the client is told the longest time."""

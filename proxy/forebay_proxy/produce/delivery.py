@@ -112,7 +112,7 @@ class Delivery:
             self._latency.observe(seconds)
             self._acknowledge(batch, response, now)
             queue.sequence.acknowledged(batch)
-            self._finish(queue, batch, now)
+            self._accumulator.completed(queue, batch, now)
             if not batch.tries and not self._was_muted(queue, batch):  # else it tells of something else
                 self._acknowledged(queue, seconds)
         elif verdict is Verdict.RETRY:
@@ -195,7 +195,7 @@ class Delivery:
                 run.owner.failed(run, error_code, message, told)
             except Exception as error:
                 _not_told(error)
-        self._finish(queue, batch, monotonic())
+        self._accumulator.completed(queue, batch, monotonic())
 
     def lost(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """The connection ended after the batch was written: it may be appended. Under its sequence it is sent again;
@@ -288,9 +288,6 @@ class Delivery:
                 run.owner.acknowledged(run, offset, time, start)
             except Exception as error:
                 _not_told(error)
-
-    def _finish(self, queue: PartitionQueue, batch: ProducerBatch, now: float) -> None:
-        self._accumulator.completed(queue, batch, now)
 
     def _retry(self, queue: PartitionQueue, batch: ProducerBatch, response: PartitionResponse, now: float) -> None:
         log.info(

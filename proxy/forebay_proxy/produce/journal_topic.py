@@ -130,7 +130,7 @@ class JournalTopic:
         def done(completion: ProduceCompletion, frame: bytes | None) -> None:
             self._deadlines.remove(completion)
             self._bytes -= len(lines)
-            if completion.refused:
+            if completion.any_refused:
                 self._drop(rows, "the brokers did not take them")
 
         completion = ProduceCompletion(9, 0, -1, int(TIMEOUT_S * 1000), now + TIMEOUT_S, done, JOURNAL)

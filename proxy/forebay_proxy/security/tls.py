@@ -21,7 +21,6 @@ from forebay_proxy.security.der import certificate
 from forebay_proxy.security.expiry import expiry, in_der
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-HANDSHAKE_S: Final = 10.0
 SHUTDOWN_S: Final = 120.0
 """For so long a peer may read what was written before our farewell, and answer that. Then the rest is dropped."""
 

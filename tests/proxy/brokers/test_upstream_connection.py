@@ -87,7 +87,7 @@ async def test_who_calls_while_it_is_renewed_follows_in_order() -> None:
         login = await stage.broker.receives(SASL_AUTHENTICATE)
         await turns()
         assert stage.heard() == [LIST_GROUPS, SASL_AUTHENTICATE]
-        assert connection.in_flight == 2
+        assert len(connection._pending) == 2
         first.answer()
         await until(lambda: stage.answers)
         stage.broker.releases(LIST_GROUPS)

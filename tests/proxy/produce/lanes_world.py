@@ -44,6 +44,7 @@ from tests.kit.fakes_proxy import client_batch
 from tests.kit.ports import LOOPBACK
 from tests.kit.producer_states import Numbers, ProducerStates, numbers_of
 from tests.kit.wire import keyed, null_key
+from tests.policies.accumulator_kit import drain
 
 PARTITIONS = 3
 NODES = (0, 1)
@@ -280,7 +281,7 @@ class World:
 
     def brokers_are_sent_to(self) -> None:
         for node in NODES:
-            for queue, batch in self.accumulator.drain(node, 1 << 20, monotonic()):
+            for queue, batch in drain(self.accumulator, node, now=monotonic()):
                 self._sent(queue, batch)
 
     def _sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -32,7 +32,7 @@ class Answered:
     def done(self, completion: ProduceCompletion, frame: bytes | None) -> None:
         assert completion is self.completion
         self.frames.append(frame)
-        self.refused.append(completion.refused)
+        self.refused.append(completion.any_refused)
 
     def run(self, slot: int = 0, count: int = 1, moved: bool = False, first: int = 0, whole: bool = True) -> RecordRun:
         run = self.completion.add_run(slot, count, moved=moved, whole=whole)

@@ -37,6 +37,7 @@ from tests.kit.event_loop import in_loop, until
 from tests.kit.fakes_proxy import FakeOwner
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import keyed, null_key
+from tests.policies import accumulator_kit
 
 
 class Looked(list[int]):
@@ -372,7 +373,7 @@ class TestRetry:
             left += fakes.values(again)
             dock.answer(again, NONE, 5)
         assert left == clients[4 - waiting :]
-        assert dock.accumulator.drain(0, 1 << 20, 0.0) == []
+        assert accumulator_kit.drain(dock.accumulator, 0) == []
         dock.assert_empty()
 
     @in_loop
@@ -384,7 +385,7 @@ class TestRetry:
         assert dock.changed == ["ponds"]
         assert dock.retries("backoff") == 1
         fakes.flush(dock.queue(0), dock.accumulator)
-        assert dock.accumulator.drain(0, 1 << 20, 0.0) == []
+        assert accumulator_kit.drain(dock.accumulator, 0) == []
         assert dock.woken == []
         await until(lambda: dock.woken)
         assert fakes.drain(dock.accumulator, dock.queue(0)) is batch

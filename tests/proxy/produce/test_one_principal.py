@@ -16,6 +16,7 @@ from tests.kit.event_loop import in_loop, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.paths import ROOT
 from tests.kit.wire import batch, keyed, produce
+from tests.policies.accumulator_kit import drain
 
 ENDS = """
 from forebay_proxy.produce.one_principal import end_process
@@ -45,7 +46,7 @@ def test_batches_of_one_principal_pass_and_all_others_do_not(monkeypatch: pytest
         lane = Lane(1, 0, movable=False, principal=principal)
         accumulator.append(topic.queue(partition), lane, run, fakes.client_batch(keyed("x")), 0.0)
     accumulator.flush_all(0.0)
-    drained = accumulator.drain(0, 1 << 20, 0.0)
+    drained = drain(accumulator, 0)
     one_principal.ensure_one_principal("alice", drained[:1])
     one_principal.ensure_one_principal("bob", drained[1:])
     assert ended == []
