@@ -6,7 +6,3 @@ A decoder does not know who sent the bytes: it raises Malformed, and its caller 
 
 class Malformed(ValueError):
     """The bytes break the protocol: a length that overruns, a count that lies, trailing bytes where none belong."""
-
-
-class UpstreamProtocolError(Exception):
-    """A broker broke the protocol. Only the connection to that broker is closed."""

@@ -4,9 +4,9 @@ In: request frames with an upstream correlation id. Out: each response, whole, t
 callback that is still waiting when the connection ends, because the request may have been carried out or not.
 With a session (SASL), whoever sends looks first whether it is to be renewed, and waits for that: what was not written
 is not lost where a broker does not renew it.
-A broker answers in the order of the requests. One that does not is broken: UpstreamProtocolError in the log, and the
-connection is closed. A request that is not answered within `request.timeout.ms` closes it too. A broker that answers in
-TLS where we speak without is not logged here: whoever asks is told, perhaps again and again.
+A broker answers in the order of the requests. One that does not has broken the protocol (Malformed): that is logged,
+and the connection is closed. A request that is not answered within `request.timeout.ms` closes it too. A broker that
+answers in TLS where we speak without is not logged here: whoever asks is told, perhaps again and again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import cast
 
 from librt.strings import read_i32_be
 
-from forebay_codecs.errors import Malformed, UpstreamProtocolError
+from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, Head
 from forebay_codecs.primitives import Buffer
 from forebay_proxy.brokers.session import NEVER, Session
@@ -192,7 +192,7 @@ class UpstreamConnection(asyncio.Protocol):
                     self._splitter.collect()
                 elif isinstance(event, Frame):
                     self._answer(event.data)
-        except (Malformed, UpstreamProtocolError) as error:
+        except Malformed as error:
             self._protocol_errors.value += 1
             if self.versions or self._joins or not is_tls(self._splitter.front):
                 log.error("broker broke the protocol", broker=self.name, error=str(error))
@@ -206,7 +206,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _answer(self, response: bytes) -> None:
         upstream_correlation_id = read_i32_be(response, 0)
         if not self._pending or self._pending[0][0] != upstream_correlation_id:
-            raise UpstreamProtocolError(f"an answer to request {upstream_correlation_id}, which is not the next")
+            raise Malformed(f"an answer to request {upstream_correlation_id}, which is not the next")
         on_answer = self._pending.popleft()[2]
         on_answer(response)
 
