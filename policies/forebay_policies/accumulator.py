@@ -329,7 +329,6 @@ class Accumulator:
         """Nothing of the topic waits, and nobody produces to it any more."""
         topic = self.topics.pop(name)
         for queue in topic.queues():
-            self._groups.discard(queue)
             self._groups.leave(queue)
             queue.sequence.forgotten()
         for root in topic.roots():
@@ -466,7 +465,6 @@ class Accumulator:
                 root.leader = leader
                 root.replicas = followed
                 for queue in root.family():
-                    self._groups.discard(queue)
                     self._groups.leave(queue)
                     self.pool.shares.charge_broker(was, -queue.held)
                     self.pool.shares.charge_broker(leader, queue.held)
@@ -727,7 +725,6 @@ class Accumulator:
             queue.open.clear()
             queue.waits_since(None)
             queue.turning = False
-            self._groups.discard(queue)
             self._groups.leave(queue)
             if queue is not root:
                 queue.sequence.forgotten()
@@ -761,7 +758,6 @@ class Accumulator:
         for client_id, queue in list(clients.items()):
             if not queue.batches and queue.in_flight is None and not queue.paused:
                 queue.waits_since(None)
-                self._groups.discard(queue)
                 self._groups.leave(queue)
                 queue.sequence.forgotten()
                 del clients[client_id]

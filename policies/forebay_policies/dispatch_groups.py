@@ -81,7 +81,7 @@ class DispatchGroups:
     # Who belongs where
 
     def place(self, queue: GroupMember) -> None:
-        """Put the queue in the group of its leader, client id and replicas; it must not be ready."""
+        """Put the queue in the group of its leader, client id and replicas, where it is not ready yet."""
         self.leave(queue)
         homes = self._homes.setdefault((queue.leader, queue.client_id), {})
         home = homes.get(queue.replicas)
@@ -97,7 +97,8 @@ class DispatchGroups:
         queue.home = queue.group = home
 
     def leave(self, queue: GroupMember) -> None:
-        """The queue is gone, or about to be placed elsewhere; it must not be ready."""
+        """The queue is gone, or about to be placed elsewhere; nothing of it is ready any more."""
+        self.discard(queue)
         home = queue.home
         if home is not None:
             queue.home = queue.group = None

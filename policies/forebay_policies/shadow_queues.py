@@ -208,7 +208,6 @@ class ShadowQueues:
         queue = topic.queue(partition, acks)
         leader = topic.real.leader_of(partition)
         if queue.leader != leader:
-            self._groups.discard(queue)
             self._groups.leave(queue)
             queue.leader = leader
             if queue.replicas is not None:

@@ -153,7 +153,6 @@ def test_a_ready_queue_stays_ready_in_its_half_and_those_that_moved_away_are_lef
     for queue in stage.queues:
         assert stage.groups.add(queue)
         assert not stage.groups.add(queue)
-    stage.groups.discard(stage.queues[3])
     stage.groups.leave(stage.queues[3])
     stage.groups.answered(home, stage.queues, 1.0)
 
