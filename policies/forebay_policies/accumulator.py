@@ -44,7 +44,7 @@ ALL_REPLICAS = -1
 
 OnOpened = Callable[["PartitionQueue", ProducerBatch], None]
 OnReady = Callable[[int], None]
-OnDeserted = Callable[["PartitionQueue", ProducerBatch, list[RecordRun]], None]
+OnDeserted = Callable[[list[RecordRun]], None]
 
 _MAX_SKIPPED = 32
 """A request is sent once this many partitions did not fit: with thousands ready, searching on costs more than it gains.
@@ -280,7 +280,7 @@ def _nobody_sends(leader: int) -> None:
     """Before anybody observes."""
 
 
-def _nobody_tells(queue: PartitionQueue, batch: ProducerBatch, runs: list[RecordRun]) -> None:
+def _nobody_tells(runs: list[RecordRun]) -> None:
     """Before anybody observes."""
 
 
@@ -560,10 +560,10 @@ class Accumulator:
         """`runs` of a waiting batch must not be sent again, nor, if it cannot be cut, the others."""
         if batch.tainted or len(runs) == len(batch.runs):
             self.take_out(queue, batch)
-            self._on_deserted(queue, batch, batch.runs)
+            self._on_deserted(batch.runs)
             self._gone(queue, batch)
         else:
-            self._on_deserted(queue, batch, runs)
+            self._on_deserted(runs)
             gone = set(runs)
             self._cut(queue, batch, [run for run in batch.runs if run not in gone])
 

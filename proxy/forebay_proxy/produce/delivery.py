@@ -264,8 +264,8 @@ class Delivery:
             code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
         self.fail(queue, batch, code, "the topic or partition no longer exists")
 
-    def deserted(self, queue: PartitionQueue, batch: ProducerBatch, runs: Iterable[RecordRun]) -> None:
-        """These runs of `batch` are not sent again: whoever still waits for them is told, in the loop's next turn."""
+    def deserted(self, runs: Iterable[RecordRun]) -> None:
+        """These runs are not sent again: whoever still waits for them is told, in the loop's next turn."""
         told = list(runs)
         _count(self._unknown, told)
         self._loop.call_soon(self._tell_unknown, told)

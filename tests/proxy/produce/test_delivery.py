@@ -540,7 +540,7 @@ class TestTheJournals:
         dock.answer(away(), NOT_LEADER_OR_FOLLOWER, base_offset=7)
         assert dock.errors("upstream", "outcome_unknown") == 2 * counted
         batch = away()
-        dock.delivery.deserted(dock.queue(0), batch, batch.runs)
+        dock.delivery.deserted(batch.runs)
         assert dock.errors("upstream", "outcome_unknown") == 3 * counted
         gone = dock.queue(0)
         dock.cluster.apply(fakes.metadata({"ponds": []}, errors={"ponds": 3}), {"ponds"}, 1.0, 300.0)
