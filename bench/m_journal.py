@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from random import Random
 from statistics import median
-from typing import Final
+from typing import Final, cast
 
 from bench.report import Section, Table
 from bench.rig import Watch, shown
@@ -26,6 +26,7 @@ from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
+from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.ledger import Ledger
 from tests.codecs.record_oracle import Record, encode_batch
@@ -224,13 +225,15 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
     found.reasons.append(Reason.NULL_KEY)
     request = ProduceRequest(9, 1, "bench", None, 1, 1000, [("bench", [(0, 0, len(data))])])
 
-    class Client:
+    class Peer:
         host = "127.0.0.1"
         number = 1
         user = ""
 
+    client = cast(Client, Peer())
+
     def row(number: int) -> None:
-        entry = ledger.arrived(Client(), request, inspected)
+        entry = ledger.arrived(client, request, inspected)
         completion = ProduceCompletion(9, 1, 1, 1000, 0.0, lambda *_: None, None)
         completion.add_topic("bench")
         run: RecordRun = completion.add_run(completion.add_partition(0), 30, moved=False, whole=True)

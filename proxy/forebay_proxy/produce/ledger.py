@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from forebay_codecs.content_crc import ContentCrc, Keys, content_crc, content_keys
 from forebay_codecs.header import printable
@@ -20,6 +20,7 @@ from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
+from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 
 
@@ -60,22 +61,6 @@ class _Slot:
         self.records = max(0, inspected.header.record_count) if inspected.header is not None else 0
         self.stamped = 0
         self.runs: list[_Placed] = []
-
-
-class Client(Protocol):
-    """What a row tells of the client (produce.client.Client)."""
-
-    @property
-    def host(self) -> str:
-        """Where it is."""
-
-    @property
-    def number(self) -> int:
-        """Of its connection, within this process."""
-
-    @property
-    def user(self) -> str:
-        """Who it has proved to be, as Kafka writes it; empty: nobody in particular."""
 
 
 class Entry:
