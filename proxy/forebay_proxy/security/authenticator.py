@@ -25,7 +25,6 @@ from forebay_proxy.security.logins import (
     DelegatedLogin,
     Login,
     PasswordLogin,
-    PlainLogin,
     ScramKeyLogin,
 )
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource, endpoint_context
@@ -63,9 +62,7 @@ class Authenticator:
         nothing = Secret("")
         self._username = options.get("username", nothing).reveal()
         self._password = options.get("password", nothing)
-        if isinstance(of_client, PlainLogin):
-            self._username, self._password = of_client
-        elif isinstance(of_client, PasswordLogin):
+        if isinstance(of_client, PasswordLogin):
             _, self._username, self._password = of_client
         elif of_client is not None:
             self._username = of_client.username

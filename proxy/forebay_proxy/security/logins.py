@@ -29,23 +29,6 @@ OF_THE_TOKEN: Final = frozenset({"iat", "exp", "nbf", "jti", "auth_time", "uti",
 _SEGMENTS: Final = 3
 
 
-class PlainLogin(NamedTuple):
-    """A user's name and password."""
-
-    username: str
-    password: Secret
-
-    @property
-    def identity(self) -> tuple[str, ...]:
-        """What brokers may tell apart."""
-        return PLAIN, self.username, self.password.reveal()
-
-    @property
-    def expires_at(self) -> float:
-        """Seconds since 1970; 0: it does not by itself."""
-        return 0.0
-
-
 class BearerLogin(NamedTuple):
     """A token. `username`: its subject, empty where it has none. `authority`: all that it says of whom it is for."""
 
@@ -62,7 +45,7 @@ class BearerLogin(NamedTuple):
 
 
 class PasswordLogin(NamedTuple):
-    """A name and a password for a mechanism: not what a client presented, but what stands for it (mapped)."""
+    """A name and a password for a mechanism: what a client has presented (PLAIN), or what stands for it (mapped)."""
 
     mechanism: str
     username: str
@@ -139,14 +122,14 @@ class DelegatedLogin(NamedTuple):
         return 0.0
 
 
-Login = PlainLogin | BearerLogin | PasswordLogin | ScramKeyLogin | DelegatedLogin
+Login = BearerLogin | PasswordLogin | ScramKeyLogin | DelegatedLogin
 
 
 def read_login(mechanism: str, token: bytes) -> Login:
     """Of a mechanism's first bytes. Raises Malformed, also for other mechanisms."""
     if mechanism == PLAIN:
         username, password = sasl.parse_plain(token)
-        return PlainLogin(username, Secret(password))
+        return PasswordLogin(PLAIN, username, Secret(password))
     if mechanism == OAUTHBEARER:
         return read_bearer(*sasl.parse_bearer(token))
     raise Malformed(f"a login by {mechanism} cannot be presented again")

@@ -27,7 +27,7 @@ from forebay_proxy.config.secret import Secret
 from forebay_proxy.errors import StartError
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.security.authenticator import AuthenticationFailed
-from forebay_proxy.security.logins import DelegatedLogin, PlainLogin, Token
+from forebay_proxy.security.logins import DelegatedLogin, PasswordLogin, Token
 from forebay_proxy.security.principals import Principals
 from forebay_proxy.security.tls import TlsSettings, server_context
 from tests.kit.app import settings
@@ -407,14 +407,14 @@ async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> N
 
         assert "no client is there" in await refused()
         assert cluster[0].accepted == 0, "nobody's connection is not even made"
-        hers = PlainLogin("alice", Secret("hers"))
+        hers = PasswordLogin("PLAIN", "alice", Secret("hers"))
         connector.present(hers)
         assert await open_one() == principals.of(hers)
         assert not connector.is_refused
         connector.withdraw()
         assert "no client is there" in await refused()
         with structlog.testing.capture_logs() as logs:
-            connector.present(PlainLogin("alice", Secret("canary")))
+            connector.present(PasswordLogin("PLAIN", "alice", Secret("canary")))
             assert "Invalid" in await refused()
         assert connector.is_refused
         assert [(line["event"], line["user"]) for line in logs] == [
@@ -433,7 +433,7 @@ async def test_clients_that_are_refused_fill_no_log() -> None:
         with structlog.testing.capture_logs() as logs:
             for number in range(20):
                 connector = base.of_clients(Principals())
-                connector.present(PlainLogin("alice", Secret(f"canary-{number}")))
+                connector.present(PasswordLogin("PLAIN", "alice", Secret(f"canary-{number}")))
                 with pytest.raises(AuthenticationFailed):
                     await soon(connector.open(LOOPBACK, cluster[0].port))
         assert stats.value("forebay_errors_total", side="upstream", kind="client_authentication") == 20

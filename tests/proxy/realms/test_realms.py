@@ -33,7 +33,7 @@ from forebay_proxy.realms import realms
 from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
 from forebay_proxy.realms.realms import AGAIN_S, ClientRealms, Membership
 from forebay_proxy.security.authenticator import AuthenticationFailed
-from forebay_proxy.security.logins import BearerLogin, DelegatedLogin, PlainLogin, Token
+from forebay_proxy.security.logins import BearerLogin, DelegatedLogin, PasswordLogin, Token
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.ports import LOOPBACK, free_run
@@ -74,7 +74,7 @@ class Land:
         self.gateway = Gateway(told, self.home.view, self.listener, ResponseMemory(), set())
 
     def join(self, user: str, password: str = "secret") -> Membership:
-        member = self.realms.join(PlainLogin(user, Secret(password)), self.gateway)
+        member = self.realms.join(PasswordLogin("PLAIN", user, Secret(password)), self.gateway)
         assert member is not None
         return member
 
@@ -146,7 +146,7 @@ async def test_beyond_the_most_nobody_is_let_in_and_it_is_told(protocol: Securit
     land = Land(most=1, protocol=protocol)
     alice = land.join("alice")
     with structlog.testing.capture_logs() as logs:
-        assert land.realms.join(PlainLogin("bob", Secret("x")), land.gateway) is None
+        assert land.realms.join(PasswordLogin("PLAIN", "bob", Secret("x")), land.gateway) is None
     assert [(line["event"], line["most"]) for line in logs] == [(f"too many identities, a client's {becomes}", 1)]
     alice.leave()
     land.realms.sweep(100.0)
@@ -275,7 +275,7 @@ class Asked:
         return await asyncio.shield(self.says)
 
 
-ALICE = PlainLogin("alice", Secret("secret"))
+ALICE = PasswordLogin("PLAIN", "alice", Secret("secret"))
 
 
 class TestProofs:
@@ -286,7 +286,7 @@ class TestProofs:
     ) -> None:
         land, asked = Land(), Asked(monkeypatch)
         askers = [asyncio.ensure_future(land.realms.prove(ALICE)) for _ in range(30)]
-        other = asyncio.ensure_future(land.realms.prove(PlainLogin("alice", Secret("another"))))
+        other = asyncio.ensure_future(land.realms.prove(PasswordLogin("PLAIN", "alice", Secret("another"))))
         await until(lambda: asked.times == 2)
         await turns()
         askers[0].cancel()

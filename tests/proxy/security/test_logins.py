@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from forebay_codecs.errors import Malformed
 from forebay_codecs.sasl import bearer, plain
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.security.logins import OF_THE_TOKEN, BearerLogin, PlainLogin, read_bearer, read_login
+from forebay_proxy.security.logins import OF_THE_TOKEN, BearerLogin, PasswordLogin, read_bearer, read_login
 
 CLAIMS = {"iss": "https://id.example", "sub": "alice", "scope": "kafka", "exp": 1_800_000_000, "iat": 1, "jti": "a"}
 JSON = st.recursive(
@@ -35,7 +35,7 @@ def authority(**changed: Any) -> str:
 
 def test_a_password_is_read() -> None:
     login = read_login("PLAIN", plain("alice", "hers"))
-    assert login == PlainLogin("alice", Secret("hers"))
+    assert login == PasswordLogin("PLAIN", "alice", Secret("hers"))
     assert (login.identity, login.expires_at) == (("PLAIN", "alice", "hers"), 0.0)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import combinations
 
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.security.logins import BearerLogin, PlainLogin
+from forebay_proxy.security.logins import BearerLogin, PasswordLogin
 from forebay_proxy.security.principals import Principals, as_kafka_writes
 
 LOGINS = [
-    PlainLogin(user, Secret(password))
+    PasswordLogin("PLAIN", user, Secret(password))
     for user, password in (
         ("alice", "secret"),
         ("alice", "secret2"),
