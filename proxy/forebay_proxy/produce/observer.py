@@ -71,39 +71,37 @@ class _Run(NamedTuple):
 class ObservedRequest:
     """One request, or a part of one that takes turns, until it is answered."""
 
-    __slots__ = ("_at_leisure", "_client", "_observer", "_received", "_request", "_seen", "_sent", "_user", "number")
+    __slots__ = ("_at_leisure", "_observer", "_sent", "client", "number", "received", "request", "seen", "user")
 
     def __init__(
         self, observer: Observer, client: Client, request: ProduceRequest, number: int, seen: list[_Seen], now: float
     ) -> None:
         self._observer = observer
-        self._client = client
-        self._request = request
+        self.client = client
+        self.request = request
         self.number = number
-        self._seen = seen
-        self._received = self._sent = now
+        self.seen = seen
+        self.received = self._sent = now
         self._at_leisure = client.at_leisure
-        self._user = client.user
+        self.user = client.user
         """As whom it was served when it sent this, as the ledger's (Entry)."""
 
     def leaves(self) -> None:
         """It is written now, rather than when it was looked at."""
         self._sent = monotonic()
-        self._at_leisure = self._client.at_leisure
+        self._at_leisure = self.client.at_leisure
 
     def heard(self, answer: bytes) -> None:
         """The broker's answer, as it came."""
         try:
-            self.answered(produce_response.parse(answer, self._request.version))
+            self.answered(produce_response.parse(answer, self.request.version))
         except Malformed:  # the client's to judge
             self.answered(None)
 
     def answered(self, response: ProduceResponse | None) -> None:
         """The broker's answer; None: there is none."""
         took = monotonic() - self._sent if response is not None and self._at_leisure else -1.0
-        self._observer.answered(
-            self._client, self._user, self._request, self.number, self._seen, self._received, took, response
-        )
+        self._observer.answered(self, took, response)
 
 
 class Observer:
@@ -332,18 +330,9 @@ class Observer:
 
     # Answers
 
-    def answered(
-        self,
-        client: Client,
-        user: str,
-        request: ProduceRequest,
-        number: int,
-        seen: Sequence[_Seen],
-        received: float,
-        took: float,
-        response: ProduceResponse | None,
-    ) -> None:
-        """`seen` of a request that was `received` then is answered; `took`: the broker's seconds, −1: not known."""
+    def answered(self, observed: ObservedRequest, took: float, response: ProduceResponse | None) -> None:
+        """`took`: the broker's seconds; −1: not known."""
+        client, request, seen = observed.client, observed.request, observed.seen
         leaders = {each.leader for each in seen}
         if len(leaders) > 1 or NO_LEADER in leaders or client.node_id not in (None, *leaders):
             took = -1.0  # several brokers' times, or another's
@@ -354,7 +343,7 @@ class Observer:
         if journal is None:
             return
         codes = _error_codes(response)
-        now_us, received_us = journal.time_us(monotonic()), journal.time_us(received)
+        now_us, received_us = journal.time_us(monotonic()), journal.time_us(observed.received)
         took_us = int(took * 1_000_000) if took >= 0 else -1
         client_id = printable(request.client_id or "")[:LONGEST_CLIENT_ID]
         for each in seen:
@@ -364,7 +353,7 @@ class Observer:
                     now_us,
                     journal.worker,
                     journal.process,
-                    number,
+                    observed.number,
                     received_us,
                     client.number,
                     client_id,
@@ -386,7 +375,7 @@ class Observer:
                     codes.get((each.topic, each.partition)),
                     VERSION,
                     journal.observed_rows,
-                    user,
+                    observed.user,
                 )
             )
 
