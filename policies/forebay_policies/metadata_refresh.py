@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
-from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_policies.metadata_cache import MetadataCache
 
 CHECK_EVERY_S: Final = 1.0
 """Between two looks at all ages; a quarter of the soft age where that is shorter."""
@@ -41,7 +41,6 @@ class RefreshSchedule:
         self,
         cache: MetadataCache,
         produced: Mapping[str, ProducedTopic],
-        ages: Ages,
         backoff: float,
         group_size: int,
     ) -> None:
@@ -49,7 +48,6 @@ class RefreshSchedule:
         """When ages are to be looked at again."""
         self._cache = cache
         self._produced = produced
-        self._ages = ages
         self._backoff = backoff
         self._group_size = group_size
         self._brokers_told_at: float | None = None
@@ -67,9 +65,9 @@ class RefreshSchedule:
         # The pause gathers what is due at about the same time, and keeps groups apart.
         pause = self._backoff
         if len(names) < self._group_size:
-            pause = max(pause, min(CHECK_EVERY_S, self._ages.soft / 4))
+            pause = max(pause, min(CHECK_EVERY_S, self._cache.ages.soft / 4))
         self.check_at = now + pause
-        overdue = (name for name, topic in self._produced.items() if now - topic.updated_at >= self._ages.max)
+        overdue = (name for name, topic in self._produced.items() if now - topic.updated_at >= self._cache.ages.max)
         names += islice(overdue, self._group_size)
         return Due(names, now >= self._brokers_due_at(now), self._cache.all_due(now))
 
@@ -79,7 +77,7 @@ class RefreshSchedule:
 
     def postpone(self, names: list[str], now: float) -> None:
         """They are asked for now: whatever becomes of it, they are not due again for a soft age."""
-        self._cache.postpone(names, now + self._ages.soft)
+        self._cache.postpone(names, now + self._cache.ages.soft)
 
     def _brokers_due_at(self, now: float) -> float:
-        return self._brokers_told_at + self._ages.soft if self._brokers_told_at is not None else now
+        return self._brokers_told_at + self._cache.ages.soft if self._brokers_told_at is not None else now

@@ -27,7 +27,7 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple
 
 from forebay_codecs.metadata import Metadata
-from forebay_policies.metadata_cache import NEVER, Ages, CachedTopic, MetadataCache
+from forebay_policies.metadata_cache import NEVER, CachedTopic, MetadataCache
 from forebay_policies.metadata_refresh import ProducedTopic, RefreshSchedule
 from forebay_policies.metadata_waiters import ClientWaiters, MetadataWaiter, RecordWaiters
 from forebay_policies.missing_topics import MissingTopics
@@ -108,7 +108,6 @@ class MetadataRequests:
         self,
         cache: MetadataCache,
         produced: Mapping[str, ProducedTopic],
-        ages: Ages,
         backoff: float,
         max_backoff: float,
         group_size: int,
@@ -128,7 +127,7 @@ class MetadataRequests:
         self._brokers_due = True
         self._all_due = False
         self._creations = CreationPauses()
-        self._refresh = RefreshSchedule(cache, produced, ages, backoff, group_size)
+        self._refresh = RefreshSchedule(cache, produced, backoff, group_size)
         self._in_flight: frozenset[str] = frozenset()
         self._doubted: set[str] = set()
         """Topics with which the last answer has not helped."""

@@ -80,11 +80,8 @@ class Bench:
         self.produced: dict[str, Produced] = {}
         self.causes: list[str] = []
         self.ready: list[str] = []
-        ages = Ages(SOFT, MAX, IDLE)
-        self.cache = MetadataCache(ages, max_topics, group, Random(1))
-        self.requests = MetadataRequests(
-            self.cache, self.produced, ages, BACKOFF, MAX_BACKOFF, group, self.causes.append
-        )
+        self.cache = MetadataCache(Ages(SOFT, MAX, IDLE), max_topics, group, Random(1))
+        self.requests = MetadataRequests(self.cache, self.produced, BACKOFF, MAX_BACKOFF, group, self.causes.append)
 
     def want(self, *names: str, now: float = 0.0) -> list[str]:
         """Returns those that the cache has."""

@@ -17,11 +17,10 @@ def schedule(
     *names: str, produced: dict[str, Produced] | None = None, soft: float = SOFT
 ) -> tuple[RefreshSchedule, MetadataCache]:
     """The cache was told of `names` at 0.0, and so the brokers are known."""
-    ages = Ages(soft, MAX, IDLE)
-    cache = MetadataCache(ages, 1000, GROUP, Random(1))
+    cache = MetadataCache(Ages(soft, MAX, IDLE), 1000, GROUP, Random(1))
     topics = tuple(topic(name, 1) for name in names)
     cache.store(Metadata(0, {0: Broker("0.example", 9092, None)}, "c", 0, topics, NONE), names, 0.0)
-    made = RefreshSchedule(cache, produced or {}, ages, BACKOFF, GROUP)
+    made = RefreshSchedule(cache, produced or {}, BACKOFF, GROUP)
     made.brokers_told(0.0)
     return made, cache
 
@@ -33,7 +32,7 @@ def test_nothing_is_due_before_its_soft_age() -> None:
 
 
 def test_brokers_that_nobody_told_of_are_due_at_once() -> None:
-    refresh = RefreshSchedule(MetadataCache(Ages(SOFT, MAX, IDLE), 10, 1, Random(1)), {}, Ages(1, 1, 1), BACKOFF, 1)
+    refresh = RefreshSchedule(MetadataCache(Ages(SOFT, MAX, IDLE), 10, 1, Random(1)), {}, BACKOFF, 1)
     assert refresh.next_check(5.0) == 5.0
     assert refresh.check(5.0).brokers
 

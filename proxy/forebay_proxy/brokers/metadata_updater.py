@@ -85,6 +85,7 @@ class MetadataUpdater:
         self,
         cluster: Cluster,
         cache: MetadataCache,
+        addresses: BrokerAddresses,
         connector: Connector,
         settings: Settings,
         stats: MetricRegistry,
@@ -93,12 +94,12 @@ class MetadataUpdater:
     ) -> None:
         self._cluster = cluster
         self._cache = cache
+        self._addresses = addresses
         self._connector = connector
         self._rng = rng
         self._journal = journal
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)
         self._connection: UpstreamConnection | None = None
         self._address: HostPort | None = None
         """Of the broker that answered last."""
@@ -115,11 +116,9 @@ class MetadataUpdater:
         self._versions: dict[int, tuple[int, int]] = {}
         self._backoff = settings.retry_backoff_ms / 1000
         self._max_backoff = settings.retry_backoff_max_ms / 1000
-        self._ages = cache.ages
         self.requests = MetadataRequests(
             cache,
             cluster.topics,
-            self._ages,
             self._backoff,
             self._max_backoff,
             settings.metadata_refresh_group_size,
@@ -196,7 +195,7 @@ class MetadataUpdater:
             self._wake.clear()
             now = monotonic()
             if self.requests.checks_ages(now):
-                self._cluster.forget_idle(now, self._ages.idle)
+                self._cluster.forget_idle(now, self._cache.ages.idle)
             query = self.requests.next_request(now)
             if query is None:
                 with suppress(TimeoutError):
@@ -328,7 +327,7 @@ class MetadataUpdater:
         now = monotonic()
         produced = {name for name in found if name in self._cluster.topics or self.requests.wanted_by_records(name)}
         topics = tuple(found[name].topic for name in produced)
-        self._cluster.apply(metadata._replace(topics=topics), produced, now, self._ages.max)
+        self._cluster.apply(metadata._replace(topics=topics), produced, now, self._cache.ages.max)
         self.requests.answered(query, metadata, found, asked_at, now)
         for name in produced:
             self._settle(name, now)

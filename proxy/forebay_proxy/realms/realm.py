@@ -127,8 +127,8 @@ class Realm:
             shared.described,
         )
         shared.caches.add(cache)
-        updater = MetadataUpdater(cluster, cache, connector, settings, stats, rng, journal)
         addresses = BrokerAddresses(cluster, settings.bootstrap_servers, rng)
+        updater = MetadataUpdater(cluster, cache, addresses, connector, settings, stats, rng, journal)
         reachability = Reachability(cluster, cache, updater, shared.versions)
         self.view = BrokerView(
             cluster, cache, shared.caches, updater, shared.versions, addresses, reachability, connector

@@ -55,7 +55,9 @@ class Updating:
         told = settings(brokers.bootstrap, 1, **changed)
         ages = Ages.of_ms(told.metadata_soft_age_ms, told.metadata_max_age_ms, told.metadata_max_idle_ms)
         self.cache = MetadataCache(ages, told.metadata_max_topics, told.metadata_refresh_group_size, rng)
-        self.updater = MetadataUpdater(self.cluster, self.cache, Connector(told, self.stats), told, self.stats, rng)
+        addresses = BrokerAddresses(self.cluster, told.bootstrap_servers, rng)
+        connector = Connector(told, self.stats)
+        self.updater = MetadataUpdater(self.cluster, self.cache, addresses, connector, told, self.stats, rng)
         self.ready: list[str] = []
 
     def want(self, *names: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 from forebay_codecs.apis import PRODUCE
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
@@ -43,7 +44,8 @@ class Dock:
         self.cluster = fakes.known(self.accumulator, {}, nodes=())
         cache = MetadataCache(Ages(60, 60, 60), 10, 10, rng)
         connector = Connector(told, self.stats)
-        self.updater = MetadataUpdater(self.cluster, cache, connector, told, self.stats, rng)
+        addresses = BrokerAddresses(self.cluster, told.bootstrap_servers, rng)
+        self.updater = MetadataUpdater(self.cluster, cache, addresses, connector, told, self.stats, rng)
         versions = BrokerVersions(lambda node_id: [], connector, RateLimited(get_logger()))
         delivery = Delivery(
             self.accumulator, told, self.stats, self.updater.leader_changed, lambda queue, seconds: None, rng
