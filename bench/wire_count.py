@@ -13,7 +13,7 @@ import sys
 import uvloop
 
 from bench.wire_relay import Client, Side
-from forebay_codecs.apis import METADATA
+from forebay_codecs.api_keys import METADATA
 from forebay_codecs.frame import FrameSplitter, Head
 from forebay_codecs.header import PEEK_SIZE, peek
 from tests.kit.ports import LOOPBACK

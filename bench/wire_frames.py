@@ -14,7 +14,7 @@ from typing import Final, Literal, get_args
 from crc32c import crc32c
 
 from forebay_codecs import produce_request
-from forebay_codecs.apis import FETCH
+from forebay_codecs.api_keys import FETCH
 from forebay_codecs.header import begin_request
 from forebay_codecs.primitives import Writer
 from forebay_codecs.record_batch import CRC_START, HEADER, HEADER_SIZE

@@ -20,7 +20,7 @@ import uvloop
 
 from bench.wire_frames import PARTITIONS, TOPIC, WIDE, fetch_answer
 from forebay_codecs import error_codes, produce_request, produce_response
-from forebay_codecs.apis import API_VERSIONS, FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE
+from forebay_codecs.api_keys import API_VERSIONS, FETCH, INIT_PRODUCER_ID, METADATA, PRODUCE
 from forebay_codecs.produce_response import PartitionResponse
 from tests.kit.fake_broker import Asked, BrokerConnection, FakeCluster
 from tests.kit.ports import LOOPBACK

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Final
 
 from forebay_codecs.addresses import splice
-from forebay_codecs.apis import API_VERSIONS, APIS
+from forebay_codecs.api_keys import API_VERSIONS
+from forebay_codecs.apis import APIS
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
 from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer

@@ -21,28 +21,12 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from forebay_codecs import addresses
+from forebay_codecs import api_keys as keys
 from forebay_codecs.addresses import Translate
 from forebay_codecs.fetch_response import NAMES_BROKERS_FROM, FetchResponseFilter
 from forebay_codecs.metadata import rewrite_metadata
 from forebay_codecs.response_filter import ResponseFilter
 from forebay_codecs.share_responses import ShareAcknowledgeResponseFilter, ShareFetchResponseFilter
-
-PRODUCE: Final = 0
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
-FIND_COORDINATOR: Final = 10
-JOIN_GROUP: Final = 11
-SYNC_GROUP: Final = 14
-SASL_HANDSHAKE: Final = 17
-API_VERSIONS: Final = 18
-INIT_PRODUCER_ID: Final = 22
-SASL_AUTHENTICATE: Final = 36
-DESCRIBE_QUORUM: Final = 55
-DESCRIBE_CLUSTER: Final = 60
-DESCRIBE_TOPIC_PARTITIONS: Final = 75
-SHARE_FETCH: Final = 78
-SHARE_ACKNOWLEDGE: Final = 79
 
 NEVER_FLEXIBLE: Final = 1 << 15
 """Above every API version."""
@@ -112,7 +96,7 @@ class Api:
 _APIS: Final = (
     # v13 names topics by id. librdkafka compresses only if v0 is offered (KAFKA-18659).
     Api(
-        PRODUCE,
+        keys.PRODUCE,
         "Produce",
         9,
         Treatment.LOCAL,
@@ -121,7 +105,7 @@ _APIS: Final = (
         answered_here=True,
     ),
     Api(
-        FETCH,
+        keys.FETCH,
         "Fetch",
         12,
         Treatment.STREAM,
@@ -129,87 +113,87 @@ _APIS: Final = (
         filter=FetchResponseFilter,
         treated_from=NAMES_BROKERS_FROM,
     ),
-    Api(LIST_OFFSETS, "ListOffsets", 6),
-    Api(METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata, answered_here=True),
-    Api(8, "OffsetCommit", 8),
-    Api(9, "OffsetFetch", 6),
+    Api(keys.LIST_OFFSETS, "ListOffsets", 6),
+    Api(keys.METADATA, "Metadata", 9, Treatment.REWRITE, highest=13, rewrite=rewrite_metadata, answered_here=True),
+    Api(keys.OFFSET_COMMIT, "OffsetCommit", 8),
+    Api(keys.OFFSET_FETCH, "OffsetFetch", 6),
     Api(
-        FIND_COORDINATOR,
+        keys.FIND_COORDINATOR,
         "FindCoordinator",
         3,
         Treatment.REWRITE,
         highest=6,
         rewrite=addresses.rewrite_find_coordinator,
     ),
-    Api(JOIN_GROUP, "JoinGroup", 6),
-    Api(12, "Heartbeat", 4),
-    Api(13, "LeaveGroup", 4),
-    Api(SYNC_GROUP, "SyncGroup", 4),
-    Api(15, "DescribeGroups", 5),
-    Api(16, "ListGroups", 3),
+    Api(keys.JOIN_GROUP, "JoinGroup", 6),
+    Api(keys.HEARTBEAT, "Heartbeat", 4),
+    Api(keys.LEAVE_GROUP, "LeaveGroup", 4),
+    Api(keys.SYNC_GROUP, "SyncGroup", 4),
+    Api(keys.DESCRIBE_GROUPS, "DescribeGroups", 5),
+    Api(keys.LIST_GROUPS, "ListGroups", 3),
     # After v0 tokens follow raw, without headers (header.may_be_request). librdkafka logs in only where v0 is offered,
     # even by v1. Java up to 2.4 would take v2 for granted (KAFKA-9577).
-    Api(SASL_HANDSHAKE, "SaslHandshake", NEVER_FLEXIBLE, highest=1),
-    Api(API_VERSIONS, "ApiVersions", 3, Treatment.LOCAL, highest=4),
-    Api(19, "CreateTopics", 5, changes_topics=True),
-    Api(20, "DeleteTopics", 4, changes_topics=True),
-    Api(21, "DeleteRecords", 2),
-    Api(INIT_PRODUCER_ID, "InitProducerId", 2),
-    Api(23, "OffsetForLeaderEpoch", 4),
-    Api(24, "AddPartitionsToTxn", 3),
-    Api(25, "AddOffsetsToTxn", 3),
-    Api(26, "EndTxn", 3),
-    Api(27, "WriteTxnMarkers", 1),  # an administrator ends a hanging transaction with it
-    Api(28, "TxnOffsetCommit", 3),
-    Api(29, "DescribeAcls", 2),
-    Api(30, "CreateAcls", 2),
-    Api(31, "DeleteAcls", 2),
-    Api(32, "DescribeConfigs", 4),
-    Api(33, "AlterConfigs", 2),
-    Api(34, "AlterReplicaLogDirs", 2),
-    Api(35, "DescribeLogDirs", 2),
-    Api(SASL_AUTHENTICATE, "SaslAuthenticate", 2),
-    Api(37, "CreatePartitions", 2, changes_topics=True),
-    Api(38, "CreateDelegationToken", 2),
-    Api(39, "RenewDelegationToken", 2),
-    Api(40, "ExpireDelegationToken", 2),
-    Api(41, "DescribeDelegationToken", 2),
-    Api(42, "DeleteGroups", 2),
-    Api(43, "ElectLeaders", 2, changes_topics=True),
-    Api(44, "IncrementalAlterConfigs", 1),
-    Api(45, "AlterPartitionReassignments", 0, changes_topics=True),
-    Api(46, "ListPartitionReassignments", 0),
-    Api(47, "OffsetDelete", NEVER_FLEXIBLE),
-    Api(48, "DescribeClientQuotas", 1),
-    Api(49, "AlterClientQuotas", 1),
-    Api(50, "DescribeUserScramCredentials", 0),
-    Api(51, "AlterUserScramCredentials", 0),
+    Api(keys.SASL_HANDSHAKE, "SaslHandshake", NEVER_FLEXIBLE, highest=1),
+    Api(keys.API_VERSIONS, "ApiVersions", 3, Treatment.LOCAL, highest=4),
+    Api(keys.CREATE_TOPICS, "CreateTopics", 5, changes_topics=True),
+    Api(keys.DELETE_TOPICS, "DeleteTopics", 4, changes_topics=True),
+    Api(keys.DELETE_RECORDS, "DeleteRecords", 2),
+    Api(keys.INIT_PRODUCER_ID, "InitProducerId", 2),
+    Api(keys.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 4),
+    Api(keys.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 3),
+    Api(keys.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 3),
+    Api(keys.END_TXN, "EndTxn", 3),
+    Api(keys.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1),  # an administrator ends a hanging transaction with it
+    Api(keys.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 3),
+    Api(keys.DESCRIBE_ACLS, "DescribeAcls", 2),
+    Api(keys.CREATE_ACLS, "CreateAcls", 2),
+    Api(keys.DELETE_ACLS, "DeleteAcls", 2),
+    Api(keys.DESCRIBE_CONFIGS, "DescribeConfigs", 4),
+    Api(keys.ALTER_CONFIGS, "AlterConfigs", 2),
+    Api(keys.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 2),
+    Api(keys.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 2),
+    Api(keys.SASL_AUTHENTICATE, "SaslAuthenticate", 2),
+    Api(keys.CREATE_PARTITIONS, "CreatePartitions", 2, changes_topics=True),
+    Api(keys.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 2),
+    Api(keys.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 2),
+    Api(keys.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 2),
+    Api(keys.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 2),
+    Api(keys.DELETE_GROUPS, "DeleteGroups", 2),
+    Api(keys.ELECT_LEADERS, "ElectLeaders", 2, changes_topics=True),
+    Api(keys.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 1),
+    Api(keys.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, changes_topics=True),
+    Api(keys.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0),
+    Api(keys.OFFSET_DELETE, "OffsetDelete", NEVER_FLEXIBLE),
+    Api(keys.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 1),
+    Api(keys.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 1),
+    Api(keys.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0),
+    Api(keys.ALTER_USER_SCRAM_CREDENTIALS, "AlterUserScramCredentials", 0),
     # v2 names the controllers' own listeners, which are no addresses of brokers.
-    Api(DESCRIBE_QUORUM, "DescribeQuorum", 0),
-    Api(57, "UpdateFeatures", 0),
+    Api(keys.DESCRIBE_QUORUM, "DescribeQuorum", 0),
+    Api(keys.UPDATE_FEATURES, "UpdateFeatures", 0),
     Api(
-        DESCRIBE_CLUSTER,
+        keys.DESCRIBE_CLUSTER,
         "DescribeCluster",
         0,
         Treatment.REWRITE,
         highest=2,
         rewrite=addresses.rewrite_describe_cluster,
     ),
-    Api(61, "DescribeProducers", 0),
-    Api(64, "UnregisterBroker", 0),
-    Api(65, "DescribeTransactions", 0),
-    Api(66, "ListTransactions", 0),
-    Api(68, "ConsumerGroupHeartbeat", 0),
-    Api(69, "ConsumerGroupDescribe", 0),
-    Api(71, "GetTelemetrySubscriptions", 0),
-    Api(72, "PushTelemetry", 0),
-    Api(74, "ListConfigResources", 0),
-    Api(DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0),
-    Api(76, "ShareGroupHeartbeat", 0),
-    Api(77, "ShareGroupDescribe", 0),
+    Api(keys.DESCRIBE_PRODUCERS, "DescribeProducers", 0),
+    Api(keys.UNREGISTER_BROKER, "UnregisterBroker", 0),
+    Api(keys.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0),
+    Api(keys.LIST_TRANSACTIONS, "ListTransactions", 0),
+    Api(keys.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0),
+    Api(keys.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0),
+    Api(keys.GET_TELEMETRY_SUBSCRIPTIONS, "GetTelemetrySubscriptions", 0),
+    Api(keys.PUSH_TELEMETRY, "PushTelemetry", 0),
+    Api(keys.LIST_CONFIG_RESOURCES, "ListConfigResources", 0),
+    Api(keys.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0),
+    Api(keys.SHARE_GROUP_HEARTBEAT, "ShareGroupHeartbeat", 0),
+    Api(keys.SHARE_GROUP_DESCRIBE, "ShareGroupDescribe", 0),
     # v0 of the next two was Kafka 4.0's early access and is laid out differently.
     Api(
-        SHARE_FETCH,
+        keys.SHARE_FETCH,
         "ShareFetch",
         0,
         Treatment.STREAM,
@@ -218,7 +202,7 @@ _APIS: Final = (
         filter=ShareFetchResponseFilter,
     ),
     Api(
-        SHARE_ACKNOWLEDGE,
+        keys.SHARE_ACKNOWLEDGE,
         "ShareAcknowledge",
         0,
         Treatment.STREAM,
@@ -226,18 +210,27 @@ _APIS: Final = (
         highest=2,
         filter=ShareAcknowledgeResponseFilter,
     ),
-    Api(80, "AddRaftVoter", 0),
-    Api(81, "RemoveRaftVoter", 0),
-    Api(88, "StreamsGroupHeartbeat", 0),
-    Api(89, "StreamsGroupDescribe", 0),
-    Api(90, "DescribeShareGroupOffsets", 0),
-    Api(91, "AlterShareGroupOffsets", 0),
-    Api(92, "DeleteShareGroupOffsets", 0),
-    Api(93, "StreamsGroupTopologyDescriptionUpdate", 0),
-    Api(94, "UnregisterController", 0),
+    Api(keys.ADD_RAFT_VOTER, "AddRaftVoter", 0),
+    Api(keys.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0),
+    Api(keys.STREAMS_GROUP_HEARTBEAT, "StreamsGroupHeartbeat", 0),
+    Api(keys.STREAMS_GROUP_DESCRIBE, "StreamsGroupDescribe", 0),
+    Api(keys.DESCRIBE_SHARE_GROUP_OFFSETS, "DescribeShareGroupOffsets", 0),
+    Api(keys.ALTER_SHARE_GROUP_OFFSETS, "AlterShareGroupOffsets", 0),
+    Api(keys.DELETE_SHARE_GROUP_OFFSETS, "DeleteShareGroupOffsets", 0),
+    Api(keys.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE, "StreamsGroupTopologyDescriptionUpdate", 0),
+    Api(keys.UNREGISTER_CONTROLLER, "UnregisterController", 0),
 )
 
-OF_ONES_OWN_USER: Final = frozenset({38, 39, 40, 41, 50, 51})
+OF_ONES_OWN_USER: Final = frozenset(
+    {
+        keys.CREATE_DELEGATION_TOKEN,
+        keys.RENEW_DELEGATION_TOKEN,
+        keys.EXPIRE_DELEGATION_TOKEN,
+        keys.DESCRIBE_DELEGATION_TOKEN,
+        keys.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        keys.ALTER_USER_SCRAM_CREDENTIALS,
+    }
+)
 """Delegation tokens and SCRAM credentials: brokers answer as to whoever the connection is logged in as. They are hidden
 from clients whom brokers know under another name."""
 

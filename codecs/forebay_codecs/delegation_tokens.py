@@ -13,11 +13,10 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Final, NamedTuple
 
+from forebay_codecs.api_keys import CREATE_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN
 from forebay_codecs.header import begin_request, response_header_size
 from forebay_codecs.primitives import FLEXIBLE, Reader
 
-CREATE: Final = 38
-EXPIRE: Final = 40
 CREATE_VERSION: Final = 3
 """The first with an owner who is not who asks."""
 EXPIRE_VERSION: Final = 2
@@ -53,7 +52,7 @@ def encode_create(correlation_id: int, client_id: str | None, owner: str, max_li
 
     That is to be who asks: having asked for it gives no right to end it (error 63). Empty: nobody.
     """
-    writer = begin_request(CREATE, CREATE_VERSION, correlation_id, client_id, flexible=True)
+    writer = begin_request(CREATE_DELEGATION_TOKEN, CREATE_VERSION, correlation_id, client_id, flexible=True)
     writer.nullable_string(_USER, FLEXIBLE)
     writer.nullable_string(owner, FLEXIBLE)
     writer.array(1 if renewer else 0, FLEXIBLE)
@@ -87,7 +86,7 @@ def parse_create(response: bytes) -> DelegationToken:
 
 def encode_expire(correlation_id: int, client_id: str | None, hmac: bytes) -> bytes:
     """Asks that a token be worth nothing from now on."""
-    writer = begin_request(EXPIRE, EXPIRE_VERSION, correlation_id, client_id, flexible=True)
+    writer = begin_request(EXPIRE_DELEGATION_TOKEN, EXPIRE_VERSION, correlation_id, client_id, flexible=True)
     writer.uvarint(len(hmac) + 1)
     writer.raw(hmac)
     writer.i64(_NOW)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from forebay_codecs.api_keys import INIT_PRODUCER_ID
 from forebay_codecs.header import begin_request, response_header_size
 from forebay_codecs.primitives import Reader
 
-API_KEY: Final = 22
 MAX_VERSION: Final = 5
 _FLEXIBLE_FROM: Final = 2
 _WITH_ID_FROM: Final = 3
@@ -31,7 +31,7 @@ class ProducerIdResponse(NamedTuple):
 def encode_init_producer_id(correlation_id: int, client_id: str | None, version: int) -> bytes:
     """Asks for a new producer id."""
     flexible = version >= _FLEXIBLE_FROM
-    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible=flexible)
+    writer = begin_request(INIT_PRODUCER_ID, version, correlation_id, client_id, flexible=flexible)
     writer.nullable_string(None, flexible)
     writer.i32(_NO_TIMEOUT_MS)
     if version >= _WITH_ID_FROM:

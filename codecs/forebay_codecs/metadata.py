@@ -16,7 +16,6 @@ from forebay_codecs.addresses import Translate, rewrite_brokers, splice
 from forebay_codecs.header import response_header_size
 from forebay_codecs.primitives import Reader
 
-METADATA: Final = 3
 FLEXIBLE_FROM: Final = 9
 TOPIC_ID_FROM: Final = 10
 

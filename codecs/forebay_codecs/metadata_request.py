@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from forebay_codecs.api_keys import METADATA
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import begin_request, read_client_id
-from forebay_codecs.metadata import FLEXIBLE_FROM, METADATA, NO_TOPIC_ID, TOPIC_ID_FROM
+from forebay_codecs.metadata import FLEXIBLE_FROM, NO_TOPIC_ID, TOPIC_ID_FROM
 from forebay_codecs.primitives import Reader
 
 MAX_VERSION: Final = 13

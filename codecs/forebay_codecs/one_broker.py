@@ -17,7 +17,8 @@ from typing import Final
 
 from forebay_codecs import produce_response
 from forebay_codecs.addresses import Translate, names_controllers
-from forebay_codecs.apis import APIS, DESCRIBE_CLUSTER, METADATA, PRODUCE, Api
+from forebay_codecs.api_keys import DESCRIBE_CLUSTER, METADATA, PRODUCE
+from forebay_codecs.apis import APIS, Api
 from forebay_codecs.header import response_header_size
 from forebay_codecs.metadata import FLEXIBLE_FROM, TOPIC_ID_FROM, Broker, Partition, Topic
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import begin_request, read_client_id
 from forebay_codecs.primitives import Buffer, Reader, Writer
 
-API_KEY: Final = 0
 MIN_VERSION: Final = 0
 RECORD_BATCHES_FROM: Final = 3
 MAX_VERSION: Final = 12
@@ -139,7 +139,7 @@ def encode(
     flexible = version >= FLEXIBLE_FROM
     out: list[Buffer] = []
     total = 0
-    writer = begin_request(API_KEY, version, correlation_id, client_id, flexible=flexible)
+    writer = begin_request(PRODUCE, version, correlation_id, client_id, flexible=flexible)
     writer.nullable_string(None, flexible)
     writer.i16(acks)
     writer.i32(timeout_ms)

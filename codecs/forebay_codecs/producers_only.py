@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from forebay_codecs.apis import (
-    APIS,
+from forebay_codecs.api_keys import (
     DESCRIBE_TOPIC_PARTITIONS,
     FETCH,
     FIND_COORDINATOR,
@@ -28,6 +27,7 @@ from forebay_codecs.apis import (
     LIST_OFFSETS,
     PRODUCE,
 )
+from forebay_codecs.apis import APIS
 from forebay_codecs.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id, response_header_size
 from forebay_codecs.primitives import Reader, Writer

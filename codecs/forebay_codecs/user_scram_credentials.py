@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from forebay_codecs.api_keys import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from forebay_codecs.header import begin_request, response_header_size
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 
-DESCRIBE: Final = 50
-ALTER: Final = 51
 VERSION: Final = 0
 _NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _NAMES: Final = {number: name for name, number in _NUMBERS.items()}
@@ -59,7 +58,7 @@ class Described(NamedTuple):
 
 def encode_describe(correlation_id: int, client_id: str | None, users: Sequence[str] | None = None) -> bytes:
     """Asks which mechanisms `users` have; None: all users."""
-    writer = _begin(DESCRIBE, correlation_id, client_id)
+    writer = _begin(DESCRIBE_USER_SCRAM_CREDENTIALS, correlation_id, client_id)
     if users is None:
         writer.array(-1, FLEXIBLE)
     else:
@@ -98,7 +97,7 @@ def encode_alter(
     deletions: Iterable[Deletion] = (),
 ) -> bytes:
     """Asks for changes; brokers take no two for one user, also not for two mechanisms (error 92)."""
-    writer = _begin(ALTER, correlation_id, client_id)
+    writer = _begin(ALTER_USER_SCRAM_CREDENTIALS, correlation_id, client_id)
     gone, told = list(deletions), list(upsertions)
     writer.array(len(gone), FLEXIBLE)
     for deletion in gone:

@@ -10,31 +10,33 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from forebay_codecs import api_keys as keys
+
 LOWEST: Final[Mapping[int, int]] = MappingProxyType(
     {
-        0: 3,  # Produce
-        1: 4,  # Fetch
-        2: 1,  # ListOffsets
-        8: 2,  # OffsetCommit
-        9: 1,  # OffsetFetch
-        19: 2,  # CreateTopics
-        20: 1,  # DeleteTopics
-        23: 2,  # OffsetForLeaderEpoch
-        27: 1,  # WriteTxnMarkers
-        29: 1,  # DescribeAcls
-        30: 1,  # CreateAcls
-        31: 1,  # DeleteAcls
-        32: 1,  # DescribeConfigs
-        34: 1,  # AlterReplicaLogDirs
-        35: 1,  # DescribeLogDirs
-        38: 1,  # CreateDelegationToken
-        39: 1,  # RenewDelegationToken
-        40: 1,  # ExpireDelegationToken
-        41: 1,  # DescribeDelegationToken
-        76: 1,  # ShareGroupHeartbeat
-        77: 1,  # ShareGroupDescribe
-        78: 1,  # ShareFetch
-        79: 1,  # ShareAcknowledge
+        keys.PRODUCE: 3,
+        keys.FETCH: 4,
+        keys.LIST_OFFSETS: 1,
+        keys.OFFSET_COMMIT: 2,
+        keys.OFFSET_FETCH: 1,
+        keys.CREATE_TOPICS: 2,
+        keys.DELETE_TOPICS: 1,
+        keys.OFFSET_FOR_LEADER_EPOCH: 2,
+        keys.WRITE_TXN_MARKERS: 1,
+        keys.DESCRIBE_ACLS: 1,
+        keys.CREATE_ACLS: 1,
+        keys.DELETE_ACLS: 1,
+        keys.DESCRIBE_CONFIGS: 1,
+        keys.ALTER_REPLICA_LOG_DIRS: 1,
+        keys.DESCRIBE_LOG_DIRS: 1,
+        keys.CREATE_DELEGATION_TOKEN: 1,
+        keys.RENEW_DELEGATION_TOKEN: 1,
+        keys.EXPIRE_DELEGATION_TOKEN: 1,
+        keys.DESCRIBE_DELEGATION_TOKEN: 1,
+        keys.SHARE_GROUP_HEARTBEAT: 1,
+        keys.SHARE_GROUP_DESCRIBE: 1,
+        keys.SHARE_FETCH: 1,
+        keys.SHARE_ACKNOWLEDGE: 1,
     }
 )
 """API key → the lowest version that Kafka 4 accepts, where that is not 0."""

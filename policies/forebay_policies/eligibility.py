@@ -21,6 +21,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from forebay_codecs.record_batch import CODEC_MASK
+
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
 )
@@ -35,7 +37,6 @@ MEMO_TEXT: Final = 255
 
 # https://kafka.apache.org/documentation/#recordbatch: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control,
 # 6 delete horizon. Producers set the codec and the transactional bit; brokers refuse the others from clients.
-CODEC_MASK: Final = 0x07
 HIGHEST_CODEC: Final = 4
 TRANSACTIONAL: Final = 0x10
 

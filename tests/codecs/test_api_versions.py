@@ -11,6 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
+from forebay_codecs.api_keys import (
+    API_VERSIONS,
+    DESCRIBE_TOPIC_PARTITIONS,
+    METADATA,
+    PRODUCE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+)
 from forebay_codecs.api_versions import (
     admin,
     parse_api_versions,
@@ -21,15 +29,7 @@ from forebay_codecs.api_versions import (
     with_admin,
     without_throttle_time,
 )
-from forebay_codecs.apis import (
-    API_VERSIONS,
-    APIS,
-    DESCRIBE_TOPIC_PARTITIONS,
-    METADATA,
-    PRODUCE,
-    SASL_HANDSHAKE,
-    SHARE_FETCH,
-)
+from forebay_codecs.apis import APIS
 from tests.codecs.hardening import damaged, refuses_cuts, refuses_cuts_ignores_tails, refuses_cuts_keeps_tails, survives
 from tests.codecs.kio_oracle import (
     CORRELATION_ID,

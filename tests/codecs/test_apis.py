@@ -11,9 +11,8 @@ import pytest
 from kio.index import load_response_schema
 from kio.schema.index import api_key_map, schema_name_map
 
-from forebay_codecs.apis import (
+from forebay_codecs.api_keys import (
     API_VERSIONS,
-    APIS,
     DESCRIBE_QUORUM,
     FETCH,
     FIND_COORDINATOR,
@@ -21,8 +20,8 @@ from forebay_codecs.apis import (
     PRODUCE,
     SASL_HANDSHAKE,
     SHARE_FETCH,
-    Treatment,
 )
+from forebay_codecs.apis import APIS, Treatment
 
 HIDDEN = {
     "allocate_producer_ids",

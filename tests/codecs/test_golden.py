@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from forebay_codecs.addresses import Translate
+from forebay_codecs.api_keys import API_VERSIONS, FETCH, PRODUCE
 from forebay_codecs.api_versions import parse_api_versions, rewrite_api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, PRODUCE, Treatment
+from forebay_codecs.apis import APIS, Treatment
 from forebay_codecs.metadata import NO_TOPIC_ID, Partition, parse_metadata_response
 from tests.codecs.hardening import refuses_cuts_keeps_tails
 from tests.codecs.translation import Listeners, identity, nowhere

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from kio.static.primitive import i32
 
 from forebay_codecs import produce_response
-from forebay_codecs.apis import APIS, DESCRIBE_CLUSTER, METADATA, PRODUCE
+from forebay_codecs.api_keys import DESCRIBE_CLUSTER, METADATA, PRODUCE
+from forebay_codecs.apis import APIS
 from forebay_codecs.metadata import Broker, Partition, Topic
 from forebay_codecs.one_broker import (
     NODE_ID,

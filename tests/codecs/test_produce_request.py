@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kio.serial import entity_writer
 from kio.static.primitive import i16, i32, i32Timedelta
 
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.errors import Malformed
 from forebay_codecs.produce_request import (
-    API_KEY,
     MAX_VERSION,
     RECORD_BATCHES_FROM,
     ProduceRequest,
@@ -124,7 +124,7 @@ def test_unknown_tagged_fields_are_passed_over(version: int) -> None:
     """In the header, a partition, a topic and the request."""
     tag = b"\x02" + b"\x07\x03abc" + b"\xff\x01\x00"
     frame = (
-        struct.pack(">hhih", API_KEY, version, CORRELATION_ID, 1)
+        struct.pack(">hhih", PRODUCE, version, CORRELATION_ID, 1)
         + b"c"
         + tag
         + b"\x00"
@@ -253,7 +253,7 @@ def test_damage_is_parsed_or_malformed(data: st.DataObject, version: int) -> Non
 @given(st.binary(max_size=100), st.sampled_from(VERSIONS))
 def test_noise_is_parsed_or_malformed(noise: bytes, version: int) -> None:
     survives(parse, noise)
-    survives(parse, struct.pack(">hhih", API_KEY, version, 0, -1) + noise)
+    survives(parse, struct.pack(">hhih", PRODUCE, version, 0, -1) + noise)
 
 
 # Old versions, which kio lacks: those of v3 without its transactional id
@@ -316,7 +316,7 @@ def test_kio_reads_what_is_encoded(
 ) -> None:
     frame = encoded(version, client_id, acks, timeout_ms, topics)
     header, request = decode_request(message(version, "ProduceRequest"), frame)
-    assert (header.request_api_key, header.request_api_version) == (API_KEY, version)
+    assert (header.request_api_key, header.request_api_version) == (PRODUCE, version)
     assert (header.correlation_id, header.client_id) == (CORRELATION_ID, client_id)
     assert (request.acks, request.transactional_id) == (acks, None)
     assert round(request.timeout.total_seconds() * 1000) == timeout_ms

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.static.primitive import i8
 
-from forebay_codecs.apis import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
+from forebay_codecs.api_keys import FETCH, FIND_COORDINATOR, INIT_PRODUCER_ID, LIST_OFFSETS
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Reader, Writer
 from forebay_codecs.producers_only import LOOKED_AT, MAX_KEYS, MESSAGE, refusal

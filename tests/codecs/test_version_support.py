@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_codecs.apis import API_VERSIONS, APIS, FETCH, METADATA, PRODUCE
+from forebay_codecs.api_keys import API_VERSIONS, FETCH, METADATA, PRODUCE
+from forebay_codecs.apis import APIS
 from forebay_codecs.version_support import LOWEST, takes
 
 

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from forebay_codecs import produce_response
-from forebay_codecs.apis import (
+from forebay_codecs.api_keys import (
     API_VERSIONS,
-    APIS,
     DESCRIBE_CLUSTER,
     FETCH,
     FIND_COORDINATOR,
@@ -23,6 +22,7 @@ from forebay_codecs.apis import (
     SHARE_ACKNOWLEDGE,
     SHARE_FETCH,
 )
+from forebay_codecs.apis import APIS
 from forebay_codecs.primitives import Writer
 from forebay_codecs.produce_response import PartitionResponse
 from tests.codecs.kio_oracle import message

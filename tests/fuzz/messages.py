@@ -13,7 +13,8 @@ from typing import Final
 
 from forebay_codecs import api_versions, produce_request, produce_response
 from forebay_codecs.addresses import PRODUCE_NAMES_BROKERS_FROM, Translate
-from forebay_codecs.apis import API_VERSIONS, APIS, Treatment
+from forebay_codecs.api_keys import API_VERSIONS
+from forebay_codecs.apis import APIS, Treatment
 from forebay_codecs.errors import Malformed
 from forebay_codecs.metadata import NO_TOPIC_ID, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request, parse_metadata_request

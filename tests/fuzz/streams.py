@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 
 from forebay_codecs import api_versions, produce_request, produce_response
-from forebay_codecs.apis import (
+from forebay_codecs.api_keys import (
     API_VERSIONS,
     DESCRIBE_CLUSTER,
     FETCH,

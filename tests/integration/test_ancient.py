@@ -18,7 +18,8 @@ from itertools import cycle, product
 import pytest
 
 from forebay_codecs import api_versions, version_support
-from forebay_codecs.apis import APIS, FETCH, PRODUCE
+from forebay_codecs.api_keys import FETCH, PRODUCE
+from forebay_codecs.apis import APIS
 from tests.integration.route import Route
 from tests.kit.ancient import PROGRAMS, AncientProgram
 from tests.kit.clients import Client

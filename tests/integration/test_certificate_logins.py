@@ -11,7 +11,7 @@ from ssl import PEM_cert_to_DER_cert
 
 import pytest
 
-from forebay_codecs.apis import SASL_HANDSHAKE
+from forebay_codecs.api_keys import SASL_HANDSHAKE
 from forebay_codecs.error_codes import ILLEGAL_SASL_STATE
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_proxy.security.der import certificate

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from forebay_codecs import produce_response
-from forebay_codecs.apis import METADATA
+from forebay_codecs.api_keys import METADATA
 from forebay_codecs.metadata import Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.sasl import plain

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from forebay_codecs.apis import METADATA
+from forebay_codecs.api_keys import METADATA
 from forebay_codecs.error_codes import NONE, UNKNOWN_TOPIC_OR_PARTITION
 from forebay_codecs.metadata import Metadata, Topic, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from forebay_codecs import api_versions, sasl
-from forebay_codecs.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.header import PEEK_SIZE, peek
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request

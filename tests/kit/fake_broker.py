@@ -34,19 +34,19 @@ from typing import Self, cast
 from crc32c import crc32c
 
 from forebay_codecs import error_codes, produce_request, produce_response, sasl
-from forebay_codecs.apis import (
+from forebay_codecs.api_keys import (
     API_VERSIONS,
-    APIS,
     DESCRIBE_CLUSTER,
     FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
     METADATA,
     PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
+from forebay_codecs.apis import APIS
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek
-from forebay_codecs.init_producer_id import API_KEY as INIT_PRODUCER_ID
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Partition, Topic
 from forebay_codecs.metadata_request import MetadataRequest, parse_metadata_request
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic

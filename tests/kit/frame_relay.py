@@ -18,7 +18,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from tests.kit.ports import LOOPBACK
 
 _LIMIT = 1 << 26

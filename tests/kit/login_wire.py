@@ -7,7 +7,7 @@ import ssl
 import struct
 from typing import Self
 
-from forebay_codecs.apis import SASL_HANDSHAKE
+from forebay_codecs.api_keys import SASL_HANDSHAKE
 from forebay_codecs.sasl import authenticate_request
 from tests.kit.wire import CLIENT_ID, framed, request
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from tests.kit.frame_relay import FrameRelay, Look
 
 

@@ -15,6 +15,7 @@ import ssl
 from typing import Final, NamedTuple, Self
 
 from forebay_codecs import produce_request, produce_response
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.metadata import Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import encode_metadata_request
 from forebay_codecs.primitives import Reader, Writer
@@ -158,7 +159,7 @@ def old_produce(correlation_id: int, *sets: Batches, acks: int = 1, version: int
         writer.i32(partition)
         writer.i32(len(messages))
         writer.raw(messages)
-    return request(produce_request.API_KEY, version, correlation_id, writer.getvalue())
+    return request(PRODUCE, version, correlation_id, writer.getvalue())
 
 
 # Batches

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import FETCH, METADATA, PRODUCE
+from forebay_codecs.api_keys import FETCH, METADATA, PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_codecs.metadata import Broker
 from forebay_policies import linger

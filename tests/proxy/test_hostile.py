@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.error_codes import NONE
 from tests.chaos.footprint import Footprint, footprint
 from tests.kit.crowd import Crowd

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
     NONE,
     NOT_ENOUGH_REPLICAS,

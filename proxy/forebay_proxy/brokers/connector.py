@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Final
 
 from forebay_codecs import api_versions, produce_request
-from forebay_codecs.apis import SASL_AUTHENTICATE
+from forebay_codecs.api_keys import PRODUCE, SASL_AUTHENTICATE
 from forebay_codecs.sasl import MAX_AUTHENTICATE_VERSION
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy import __version__
@@ -270,7 +270,7 @@ class Connector:
 
 def takes_produce(connection: UpstreamConnection) -> bool:
     """Whether the broker takes Produce requests of a version that is spoken here."""
-    lowest, highest = connection.versions.get(produce_request.API_KEY, (0, -1))
+    lowest, highest = connection.versions.get(PRODUCE, (0, -1))
     return highest >= produce_request.RECORD_BATCHES_FROM and lowest <= produce_request.MAX_VERSION
 
 

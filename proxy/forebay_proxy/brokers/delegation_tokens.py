@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Final
 
 from forebay_codecs import delegation_tokens as codec
+from forebay_codecs.api_keys import CREATE_DELEGATION_TOKEN
 from forebay_codecs.error_codes import NONE
 from forebay_codecs.errors import Malformed
 from forebay_policies.throttling import CLIENT_ID
@@ -189,7 +190,7 @@ class DelegationTokens:
             if self._connection is None or self._connection.closed:
                 identity, username = self._connector.identity, self._connector.username
                 connection = await self._connector.open(host, port)
-                if connection.versions.get(codec.CREATE, (0, -1))[1] < codec.CREATE_VERSION:
+                if connection.versions.get(CREATE_DELEGATION_TOKEN, (0, -1))[1] < codec.CREATE_VERSION:
                     connection.close()
                     raise ConnectionError("brokers give no delegation tokens for others before Kafka 3.3")
                 self._connection = connection

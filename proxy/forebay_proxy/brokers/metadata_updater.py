@@ -16,8 +16,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from forebay_codecs import error_codes
+from forebay_codecs.api_keys import METADATA
 from forebay_codecs.errors import Malformed
-from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
+from forebay_codecs.metadata import Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import ASK_BY_ID_FROM, MAX_VERSION, encode_metadata_request
 from forebay_policies import retry
 from forebay_policies.metadata_cache import CachedTopic, MetadataCache

@@ -15,9 +15,9 @@ from random import Random
 from typing import Final
 
 from forebay_codecs import error_codes as codes
+from forebay_codecs.api_keys import INIT_PRODUCER_ID
 from forebay_codecs.errors import Malformed
 from forebay_codecs.init_producer_id import (
-    API_KEY,
     MAX_VERSION,
     ProducerIdResponse,
     encode_init_producer_id,
@@ -192,7 +192,7 @@ class ProducerIdRequests:
 
 async def _init_producer_id(connection: UpstreamConnection) -> ProducerIdResponse:
     """A broker's answer; UNSUPPORTED_VERSION where it does not know the request. Raises OSError or Malformed."""
-    lowest, highest = connection.versions.get(API_KEY, (0, -1))
+    lowest, highest = connection.versions.get(INIT_PRODUCER_ID, (0, -1))
     version = min(MAX_VERSION, highest)
     if version < lowest:
         return ProducerIdResponse(codes.UNSUPPORTED_VERSION, -1, -1)

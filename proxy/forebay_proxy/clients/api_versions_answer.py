@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Final
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS
+from forebay_codecs.api_keys import API_VERSIONS
+from forebay_codecs.apis import APIS
 from forebay_proxy.clients.gateway import Gateway
 
 _API = APIS[API_VERSIONS]

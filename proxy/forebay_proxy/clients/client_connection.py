@@ -22,7 +22,8 @@ from math import inf
 from time import monotonic
 from typing import Final, Protocol, cast
 
-from forebay_codecs.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from forebay_codecs.api_keys import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.apis import Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, FrameTooLarge, Head
 from forebay_codecs.header import LONGEST_HEADER, PEEK_SIZE, may_be_request, peek

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, Api
+from forebay_codecs.api_keys import API_VERSIONS
+from forebay_codecs.apis import APIS, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import peek_client_id, printable
 from forebay_policies import own_choices

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, PRODUCE, SASL_HANDSHAKE, Api
+from forebay_codecs.api_keys import API_VERSIONS, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import APIS, Api
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_policies.hold_reason import HoldReason

@@ -17,7 +17,7 @@ from time import monotonic, time
 from typing import Final, Protocol
 
 from forebay_codecs import sasl
-from forebay_codecs.apis import SASL_HANDSHAKE
+from forebay_codecs.api_keys import SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE
 from forebay_codecs.errors import Malformed
 from forebay_proxy.clients.answered_client import AnsweredClient
@@ -265,8 +265,8 @@ class LoginWatch:
         if self._member is not None:
             member, self._member = self._member, None
             member.leave()
-        self._serve = _nobody
+        self._serve = nobody
 
 
-def _nobody(member: Member | None) -> None:
+def nobody(member: Member | None) -> None:
     """Serves a connection that has ended."""

@@ -23,10 +23,8 @@ from typing import Final, Protocol, cast
 
 from librt.strings import read_i32_be
 
-from forebay_codecs.api_versions import rewrite_api_versions
-from forebay_codecs.apis import (
+from forebay_codecs.api_keys import (
     API_VERSIONS,
-    APIS,
     FETCH,
     JOIN_GROUP,
     PRODUCE,
@@ -34,9 +32,9 @@ from forebay_codecs.apis import (
     SASL_HANDSHAKE,
     SHARE_FETCH,
     SYNC_GROUP,
-    Api,
-    Treatment,
 )
+from forebay_codecs.api_versions import rewrite_api_versions
+from forebay_codecs.apis import APIS, Api, Treatment
 from forebay_codecs.errors import Malformed
 from forebay_codecs.frame import Frame, FrameSplitter, Head, Run
 from forebay_codecs.primitives import Buffer

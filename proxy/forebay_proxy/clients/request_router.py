@@ -8,7 +8,8 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from forebay_codecs.api_keys import API_VERSIONS, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.apis import APIS, Api
 from forebay_codecs.producers_only import LOOKED_AT
 
 
@@ -36,6 +37,7 @@ class Route(enum.Enum):
 
 
 LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+"""Keys of the requests that a client logs in with."""
 _VERSIONS: Final = 32
 """More than any API has."""
 _GATHERED: Final = {PRODUCE: Route.PRODUCE, METADATA: Route.METADATA}

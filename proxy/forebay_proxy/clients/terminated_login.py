@@ -23,7 +23,8 @@ from time import monotonic, time
 from typing import Final
 
 from forebay_codecs import api_versions, sasl, sasl_answers
-from forebay_codecs.apis import API_VERSIONS, APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.apis import APIS
 from forebay_codecs.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,
@@ -40,7 +41,8 @@ from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.gateway import Gateway
-from forebay_proxy.clients.login_watch import Member, Realms
+from forebay_proxy.clients.login_watch import Member, Realms, nobody
+from forebay_proxy.clients.request_router import LOGINS
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 from forebay_proxy.logs import RateLimited
 from forebay_proxy.metrics.traffic import LoginMetrics, TrafficMetrics
@@ -51,7 +53,6 @@ from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.logins import Login
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
 
-LOGINS: Final = (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 BETWEEN_LOGINS_S: Final = 1.0
 """Brokers take no login sooner after the last."""
 INTRODUCTION: Final = 4096
@@ -411,16 +412,12 @@ class TerminatedLogin:
         if self._member is not None:
             member, self._member = self._member, None
             member.leave()
-        self._serve = _nobody
+        self._serve = nobody
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-
-def _nobody(member: Member | None) -> None:
-    """Serves a connection that has ended."""
 
 
 def _software(frame: bytes, version: int) -> str | None:

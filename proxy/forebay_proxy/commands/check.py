@@ -25,9 +25,9 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 from prometheus_client.metrics_core import Metric as Family
 
-from forebay_codecs import produce_request
+from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.errors import Malformed
-from forebay_codecs.metadata import METADATA, Metadata, parse_metadata_response
+from forebay_codecs.metadata import Metadata, parse_metadata_response
 from forebay_codecs.metadata_request import MAX_VERSION, encode_metadata_request
 from forebay_policies import response_memory, untaken_answers
 from forebay_policies.throttling import CLIENT_ID
@@ -179,7 +179,7 @@ async def _try(connector: Connector, server: HostPort, what: str) -> _Tried:
         return _Tried(Finding(what, FAILURE, str(error)))
     except OSError as error:
         return _Tried(Finding(what, FAILURE, str(error)), down=True)
-    takes = connection.versions.get(produce_request.API_KEY)
+    takes = connection.versions.get(PRODUCE)
     offered = "none" if takes is None else f"v{takes[0]} to v{takes[1]}"
     if takes is None or not takes_produce(connection):
         connection.close()

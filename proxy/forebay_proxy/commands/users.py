@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from forebay_codecs import user_scram_credentials as api
+from forebay_codecs.api_keys import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from forebay_codecs.errors import Malformed
 from forebay_codecs.scram import Challenge, salt_password
 from forebay_codecs.scram_credential import credential_of
@@ -113,7 +114,11 @@ def read_password(path: str | None, stream: TextIO) -> Secret:
 
 
 def _alter(brokers: Brokers, upsertions: Iterable[api.Upsertion] = (), deletions: Iterable[api.Deletion] = ()) -> None:
-    answer = _ask(brokers, api.ALTER, lambda number: api.encode_alter(number, CLIENT_ID, upsertions, deletions))
+    answer = _ask(
+        brokers,
+        ALTER_USER_SCRAM_CREDENTIALS,
+        lambda number: api.encode_alter(number, CLIENT_ID, upsertions, deletions),
+    )
     try:
         results = api.parse_alter(answer)
     except Malformed as error:
@@ -123,7 +128,9 @@ def _alter(brokers: Brokers, upsertions: Iterable[api.Upsertion] = (), deletions
 
 
 def _describe(brokers: Brokers, users: Sequence[str] | None) -> dict[tuple[str, str], int]:
-    answer = _ask(brokers, api.DESCRIBE, lambda number: api.encode_describe(number, CLIENT_ID, users))
+    answer = _ask(
+        brokers, DESCRIBE_USER_SCRAM_CREDENTIALS, lambda number: api.encode_describe(number, CLIENT_ID, users)
+    )
     try:
         described = api.parse_describe(answer)
     except Malformed as error:

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 import uvloop
 from rich.console import Console
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.errors import Malformed
 from forebay_proxy.demo.forebay import ForebayFailed, running_forebay
 from forebay_proxy.demo.load import VALUE_SIZES, LoadCounts, LoadPlan, measure_capacity, run_load

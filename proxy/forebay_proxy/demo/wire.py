@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from forebay_codecs import produce_request
+from forebay_codecs.api_keys import FETCH, LIST_OFFSETS
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import begin_request
 from forebay_codecs.primitives import Reader, Writer
@@ -26,8 +27,6 @@ CLIENT_ID: Final = "old-producer"
 ACKS: Final = 1
 REQUEST_TIMEOUT_MS: Final = 30_000
 
-_FETCH: Final = 1
-_LIST_OFFSETS: Final = 2
 LATEST: Final = -1
 EARLIEST: Final = -2
 _FETCH_MAX_BYTES: Final = 1 << 20
@@ -105,7 +104,7 @@ class PartitionBatches(NamedTuple):
 
 def list_offsets_request(correlation_id: int, topic: str, partitions: list[int], which: int) -> bytes:
     """ListOffsets v1 for the LATEST (the end) or EARLIEST offset of each partition, without size prefix."""
-    writer = begin_request(_LIST_OFFSETS, 1, correlation_id, CLIENT_ID)
+    writer = begin_request(LIST_OFFSETS, 1, correlation_id, CLIENT_ID)
     writer.i32(-1)  # replica_id
     writer.array(1, False)
     writer.string(topic, False)
@@ -133,7 +132,7 @@ def read_offsets(response: bytes) -> dict[int, int]:
 
 def fetch_request(correlation_id: int, topic: str, offsets: dict[int, int]) -> bytes:
     """Fetch v4 from `offsets`, answered at once with whatever is there; without size prefix."""
-    writer = begin_request(_FETCH, 4, correlation_id, CLIENT_ID)
+    writer = begin_request(FETCH, 4, correlation_id, CLIENT_ID)
     writer.i32(-1)  # replica_id
     writer.i32(0)  # max_wait_ms
     writer.i32(0)  # min_bytes

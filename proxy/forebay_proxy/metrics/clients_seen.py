@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 from forebay_codecs import version_support
-from forebay_codecs.apis import APIS, PRODUCE
+from forebay_codecs.api_keys import PRODUCE
+from forebay_codecs.apis import APIS
 from forebay_policies import own_choices
 from forebay_policies.own_choices import Choices
 

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Final
 
 from forebay_codecs import error_codes, produce_request, produce_response
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.errors import Malformed
 from forebay_codecs.primitives import Buffer
 from forebay_codecs.produce_response import PartitionResponse
@@ -249,7 +250,7 @@ class Sender:
         acks = request.drained[0][1].lane.acks
         request.drained = sent
         client_id = request.group.client_id
-        version = min(produce_request.MAX_VERSION, connection.versions[produce_request.API_KEY][1])
+        version = min(produce_request.MAX_VERSION, connection.versions[PRODUCE][1])
         # acks=0 has no answer, so a refusal would go unseen: one step more is asked of the broker, never one less.
         acks = acks or 1
         timeout_ms = min(timeout_ms, self._request_timeout_ms)

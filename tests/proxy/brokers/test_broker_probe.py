@@ -7,7 +7,7 @@ from random import Random
 
 import structlog
 
-from forebay_codecs.apis import API_VERSIONS
+from forebay_codecs.api_keys import API_VERSIONS
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_probe import BrokerProbe
 from forebay_proxy.brokers.connector import Connector

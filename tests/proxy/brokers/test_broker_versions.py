@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import structlog
 
+from forebay_codecs.api_keys import API_VERSIONS, PRODUCE
 from forebay_codecs.api_versions import parse_api_versions
-from forebay_codecs.apis import API_VERSIONS, PRODUCE
 from forebay_proxy.brokers import broker_versions
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import structlog
 
-from forebay_codecs.apis import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.primitives import Writer
 from forebay_codecs.sasl import plain
 from forebay_proxy.brokers import connector as connectors

@@ -16,8 +16,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import TZAware
 from msgspec.structs import replace as with_settings
 
-from forebay_codecs.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from forebay_codecs.delegation_tokens import CREATE, EXPIRE
+from forebay_codecs.api_keys import CREATE_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.sasl import plain
 from forebay_proxy.brokers import delegation_tokens
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
@@ -52,7 +51,7 @@ class Asking:
             sasl_jaas_config=Secret(login_line("PLAIN")),
         )
         self.broker: FakeBroker = cluster[0]
-        self.broker.holds(CREATE, EXPIRE)
+        self.broker.holds(CREATE_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN)
         self.now = 1000.0
         addresses = BrokerAddresses(fakes.known(fakes.accumulator(), {}, nodes=()), cluster.bootstrap, Random(1))
         self.connector = Connector(told, MetricRegistry())
@@ -64,7 +63,7 @@ class Asking:
         self.connector.renewable.prepare(with_settings(self.told, sasl_jaas_config=line))()
 
     async def asked(self) -> Asked:
-        return await self.broker.receives(CREATE)
+        return await self.broker.receives(CREATE_DELEGATION_TOKEN)
 
     async def given(self, token_id: str, error_code: int = 0) -> Any:
         """The next request for one is answered; what it has asked for."""
@@ -99,7 +98,7 @@ def expired(error_code: int = 0) -> bytes:
 @asynccontextmanager
 async def asking() -> AsyncIterator[Asking]:
     async with FakeCluster({}) as cluster:
-        cluster.ranges = {CREATE: (1, 3)}
+        cluster.ranges = {CREATE_DELEGATION_TOKEN: (1, 3)}
         cluster[0].holds(SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
         async def lets_in() -> None:
@@ -179,7 +178,7 @@ async def test_why_there_is_none_is_told_and_not_asked_again_at_once() -> None:
         task = it.of("alice")
         await it.given("first")
         assert (await soon(task)).token_id == "first"
-        assert len(it.broker.requests(CREATE)) == 2
+        assert len(it.broker.requests(CREATE_DELEGATION_TOKEN)) == 2
 
 
 @in_loop
@@ -193,7 +192,7 @@ async def test_one_that_is_good_is_used_on_where_there_is_no_other() -> None:
             assert (await soon(task)).token_id == "first"
         assert [line["event"] for line in logs] == ["no new delegation token: the one before is used on"]
         assert (await soon(it.tokens.of("alice"))).token_id == "first"
-        assert len(it.broker.requests(CREATE)) == 2
+        assert len(it.broker.requests(CREATE_DELEGATION_TOKEN)) == 2
         it.now += LIFE_S * (1 - FRESH_PART) - 2 * KNOWN_S
         task = it.of("alice")
         await it.given("", AUTHORIZATION_FAILED)
@@ -222,7 +221,7 @@ async def test_brokers_are_told_that_one_is_not_needed_any_more() -> None:
         await it.has_first()
         it.tokens.end("nobody")
         it.tokens.end("alice")
-        asked = await it.broker.receives(EXPIRE)
+        asked = await it.broker.receives(EXPIRE_DELEGATION_TOKEN)
         request = decode_request(message("expire_delegation_token", 2, "ExpireDelegationTokenRequest"), asked.frame)[1]
         assert request.hmac == example(message("create_delegation_token", 3, "CreateDelegationTokenResponse")).hmac
         with structlog.testing.capture_logs() as logs:
@@ -243,7 +242,7 @@ async def test_a_process_that_leaves_gives_all_of_them_back_and_waits_for_no_bro
             await soon(task)
         closing = asyncio.get_running_loop().create_task(it.tokens.close())
         for _ in range(2):
-            asked = await it.broker.receives(EXPIRE)
+            asked = await it.broker.receives(EXPIRE_DELEGATION_TOKEN)
             await turns(2)
             assert not closing.done()
             asked.respond(expired())
@@ -258,10 +257,10 @@ async def test_a_process_that_leaves_gives_all_of_them_back_and_waits_for_no_bro
 @in_loop
 async def test_brokers_that_give_none_for_others_are_not_asked() -> None:
     async with asking() as it:
-        it.broker.cluster.ranges = {CREATE: (1, 2)}
+        it.broker.cluster.ranges = {CREATE_DELEGATION_TOKEN: (1, 2)}
         with pytest.raises(ConnectionError, match="no delegation tokens for others"):
             await soon(it.tokens.of("alice"))
-        assert it.broker.requests(CREATE) == []
+        assert it.broker.requests(CREATE_DELEGATION_TOKEN) == []
 
 
 @in_loop

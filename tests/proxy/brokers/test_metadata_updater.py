@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import METADATA
+from forebay_codecs.api_keys import METADATA
 from forebay_codecs.error_codes import NONE, REBOOTSTRAP_REQUIRED, UNKNOWN_TOPIC_OR_PARTITION
 from forebay_codecs.metadata import NO_TOPIC_ID, Topic
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 import structlog
 
+from forebay_codecs.api_keys import INIT_PRODUCER_ID
 from forebay_codecs.error_codes import CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_LOAD_IN_PROGRESS
-from forebay_codecs.init_producer_id import API_KEY
 from forebay_policies.idempotence import MAX_IDS, ProducerIds
 from forebay_proxy.brokers import producer_id_requests
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
@@ -72,7 +72,7 @@ async def test_a_broker_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(producer_id_requests, "BESIDE_S", 0.02)
     async with FakeCluster({}, nodes=3) as cluster:
         cluster.idempotent = True
-        cluster[0].holds(API_KEY)
+        cluster[0].holds(INIT_PRODUCER_ID)
         cluster[1].down()
         async with asking(cluster) as it:
             await until(lambda: it.ids.count == 2)
@@ -86,7 +86,7 @@ async def slow_cluster(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeClu
     async with FakeCluster({}, nodes=2) as cluster:
         cluster.idempotent = True
         for broker in cluster.brokers.values():
-            broker.holds(API_KEY)
+            broker.holds(INIT_PRODUCER_ID)
         yield cluster
 
 
@@ -97,12 +97,12 @@ async def test_two_brokers_that_are_both_well_share_what_is_wanted(monkeypatch: 
             await until(lambda: it.ids.wanted)
             for number in range(18):
                 it.ids.of((False, True, str(number)))
-            both = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
+            both = [await broker.receives(INIT_PRODUCER_ID) for broker in cluster.brokers.values()]
             for broker, first in zip(cluster.brokers.values(), both, strict=True):
-                broker.releases(API_KEY)
+                broker.releases(INIT_PRODUCER_ID)
                 first.answer()
             await until(lambda: it.ids.count == 20)
-        assert sum(len(broker.requests(API_KEY)) for broker in cluster.brokers.values()) <= 21, (
+        assert sum(len(broker.requests(INIT_PRODUCER_ID)) for broker in cluster.brokers.values()) <= 21, (
             "but for one in the middle"
         )
 
@@ -111,12 +111,12 @@ async def test_two_brokers_that_are_both_well_share_what_is_wanted(monkeypatch: 
 async def test_a_broker_that_refuses_ends_nothing_that_another_one_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     async with slow_cluster(monkeypatch) as cluster:
         async with asking(cluster) as it:
-            first, beside = [await broker.receives(API_KEY) for broker in cluster.brokers.values()]
+            first, beside = [await broker.receives(INIT_PRODUCER_ID) for broker in cluster.brokers.values()]
             cluster.id_errors = [CLUSTER_AUTHORIZATION_FAILED]
             beside.answer()
             await until(lambda: len(cluster[1].connections) == 0)
             assert it.ids.enabled
-            cluster[0].releases(API_KEY)
+            cluster[0].releases(INIT_PRODUCER_ID)
             first.answer()
             await until(lambda: it.ids.count == 2)
         assert it.refused == 0
@@ -129,7 +129,7 @@ async def test_a_coordinator_that_loads_is_asked_again() -> None:
         cluster.id_errors = [COORDINATOR_LOAD_IN_PROGRESS] * 3
         async with asking(cluster) as it:
             await until(lambda: it.ids.count == 2)
-        assert len(cluster[0].requests(API_KEY)) == 5
+        assert len(cluster[0].requests(INIT_PRODUCER_ID)) == 5
         assert it.refused == 0
 
 
@@ -173,11 +173,11 @@ async def test_a_user_without_ids_is_missed_by_nobody_until_records_are_sent() -
 @in_loop
 async def test_brokers_that_know_no_such_request_are_not_sent_one() -> None:
     async with FakeCluster({}) as cluster:
-        cluster.hidden = {API_KEY}
+        cluster.hidden = {INIT_PRODUCER_ID}
         async with asking(cluster) as it:
             await until(lambda: it.refused == 1)
             assert not it.ids.enabled
-        assert cluster[0].requests(API_KEY) == []
+        assert cluster[0].requests(INIT_PRODUCER_ID) == []
 
 
 @in_loop

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 from structlog.testing import capture_logs
 
-from forebay_codecs.apis import SASL_AUTHENTICATE
+from forebay_codecs.api_keys import SASL_AUTHENTICATE
 from forebay_codecs.sasl import authenticate_request
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.session import Session

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 import structlog
 
-from forebay_codecs.apis import API_VERSIONS
+from forebay_codecs.api_keys import API_VERSIONS
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.cluster import Node
 from forebay_proxy.brokers.connector import Connector

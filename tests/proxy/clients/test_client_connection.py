@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, FETCH, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import API_VERSIONS, FETCH, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,

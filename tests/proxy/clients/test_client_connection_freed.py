@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_proxy.clients.client_connection import ClientConnection
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.opaque_connection import OpaqueConnection

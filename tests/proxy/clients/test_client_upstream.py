@@ -13,7 +13,8 @@ import pytest
 import structlog
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, JOIN_GROUP, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import API_VERSIONS, JOIN_GROUP, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import APIS
 from forebay_policies.hold_reason import HoldReason
 from forebay_proxy.brokers.session import NEVER, Session
 from forebay_proxy.clients import opaque_connection

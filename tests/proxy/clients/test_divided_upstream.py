@@ -9,8 +9,15 @@ import pytest
 import structlog
 
 from forebay_codecs import error_codes
+from forebay_codecs.api_keys import (
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    METADATA,
+    PRODUCE,
+)
 from forebay_codecs.api_versions import parse_api_versions
-from forebay_codecs.apis import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, INIT_PRODUCER_ID, METADATA, PRODUCE
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_codecs.primitives import Reader
 from forebay_proxy.clients import divided_upstream

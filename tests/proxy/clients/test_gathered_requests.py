@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from forebay_codecs import api_versions
-from forebay_codecs.apis import API_VERSIONS, APIS, METADATA, PRODUCE
+from forebay_codecs.api_keys import API_VERSIONS, METADATA, PRODUCE
+from forebay_codecs.apis import APIS
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_proxy.metrics import clients_seen

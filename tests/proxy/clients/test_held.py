@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_proxy.clients.held import MOST, held
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop, until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forebay_codecs import api_versions, sasl
-from forebay_codecs.apis import METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, TOPIC_AUTHORIZATION_FAILED
 from forebay_policies.identities import KEPT_S
 from forebay_policies.journal_rows import BatchRow, LedgerRow, ObservedRow

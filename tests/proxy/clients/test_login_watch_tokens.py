@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from forebay_codecs import sasl
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_proxy.clients import login_watch
 from forebay_proxy.security.logins import BearerLogin

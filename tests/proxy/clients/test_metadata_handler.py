@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
     FENCED_LEADER_EPOCH,
     INVALID_TOPIC_EXCEPTION,

@@ -14,15 +14,8 @@ import pytest
 
 from forebay_codecs import api_versions
 from forebay_codecs.addresses import rewrite_describe_cluster, rewrite_find_coordinator
-from forebay_codecs.apis import (
-    API_VERSIONS,
-    APIS,
-    DESCRIBE_CLUSTER,
-    FIND_COORDINATOR,
-    METADATA,
-    PRODUCE,
-    SASL_HANDSHAKE,
-)
+from forebay_codecs.api_keys import API_VERSIONS, DESCRIBE_CLUSTER, FIND_COORDINATOR, METADATA, PRODUCE, SASL_HANDSHAKE
+from forebay_codecs.apis import APIS
 from forebay_codecs.error_codes import NONE, REQUEST_TIMED_OUT
 from forebay_codecs.errors import Malformed
 from forebay_policies.response_memory import SMALL, ResponseMemory

@@ -13,14 +13,7 @@ from typing import Any
 import pytest
 
 from forebay_codecs import api_versions, sasl
-from forebay_codecs.apis import (
-    API_VERSIONS,
-    FIND_COORDINATOR,
-    METADATA,
-    PRODUCE,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-)
+from forebay_codecs.api_keys import API_VERSIONS, FIND_COORDINATOR, METADATA, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.error_codes import NONE, UNSUPPORTED_VERSION
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings

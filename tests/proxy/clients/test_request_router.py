@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_codecs.apis import (
+from forebay_codecs.api_keys import (
     API_VERSIONS,
-    APIS,
     FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
@@ -16,6 +15,7 @@ from forebay_codecs.apis import (
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
 )
+from forebay_codecs.apis import APIS
 from forebay_proxy.clients.request_router import Route, route, route_of_producer
 
 

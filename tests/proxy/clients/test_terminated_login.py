@@ -13,7 +13,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from forebay_codecs import api_versions, sasl
-from forebay_codecs.apis import OF_ONES_OWN_USER, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.api_keys import PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.apis import OF_ONES_OWN_USER
 from forebay_codecs.error_codes import (
     CLUSTER_AUTHORIZATION_FAILED,
     ILLEGAL_SASL_STATE,

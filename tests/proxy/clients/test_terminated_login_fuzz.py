@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from forebay_codecs import api_versions, sasl
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.wire import echo, framed, metadata
 from tests.proxy.clients.test_terminated_login import Gate, gate, handshake, presents, records

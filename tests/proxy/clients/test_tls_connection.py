@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import structlog
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.metadata import parse_metadata_response
 from forebay_proxy.clients import handshakes as handshakes_module
 from forebay_proxy.clients.tls_connection import TlsConnection

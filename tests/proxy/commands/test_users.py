@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from forebay_codecs.api_keys import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from forebay_codecs.header import PEEK_SIZE
 from forebay_codecs.primitives import FLEXIBLE, Reader, Writer
 from forebay_codecs.scram import HASHES
 from forebay_codecs.scram_credential import ScramCredential
-from forebay_codecs.user_scram_credentials import ALTER, DESCRIBE
 from forebay_proxy.commands import cli
 from forebay_proxy.commands.users import Row, as_table
 from forebay_proxy.security.credentials_file import changing, read
@@ -37,7 +37,7 @@ class Stage:
 
     def __init__(self, cluster: FakeCluster, folder: Path) -> None:
         self.broker: FakeBroker = cluster[0]
-        self.broker.holds(ALTER, DESCRIBE)
+        self.broker.holds(ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS)
         self._server = str(cluster.bootstrap[0])
         self.file = folder / "credentials.json"
 
@@ -47,7 +47,7 @@ class Stage:
         return asyncio.create_task(run)
 
     async def alters(self, *error: tuple[int, str | None]) -> bytes:
-        asked = await self.broker.receives(ALTER)
+        asked = await self.broker.receives(ALTER_USER_SCRAM_CREDENTIALS)
         writer = Writer()
         writer.tags()
         writer.i32(0)
@@ -63,7 +63,7 @@ class Stage:
 
     async def describes(self, *known: tuple[str, int, int], error: tuple[int, str | None] = (0, None)) -> bytes:
         """`known`: user, number of the mechanism, iterations."""
-        asked = await self.broker.receives(DESCRIBE)
+        asked = await self.broker.receives(DESCRIBE_USER_SCRAM_CREDENTIALS)
         writer = Writer()
         writer.tags()
         writer.i32(0)
@@ -151,7 +151,7 @@ async def test_a_broker_that_leaves_before_it_answers_leaves_the_file_as_it_is(t
         stage.knows(("alice", SHA_256))
         before = stage.file.read_bytes()
         adding = stage.begin("add", "alice")
-        (await stage.broker.receives(ALTER)).close()
+        (await stage.broker.receives(ALTER_USER_SCRAM_CREDENTIALS)).close()
         told = said(await adding, 1)
     assert "whether it was done is not known: do it again" in told
     assert stage.file.read_bytes() == before
@@ -280,6 +280,6 @@ def test_where_no_broker_answers_each_is_named(tmp_path: Path) -> None:
 @in_loop
 async def test_a_broker_without_such_users_is_told(tmp_path: Path) -> None:
     async with FakeCluster({}) as cluster:
-        cluster.hidden = {ALTER}
+        cluster.hidden = {ALTER_USER_SCRAM_CREDENTIALS}
         told = said(await Stage(cluster, tmp_path).begin("add", "alice"), 1)
     assert "knows no users of SCRAM" in told

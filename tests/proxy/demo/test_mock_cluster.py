@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.error_codes import NOT_ENOUGH_REPLICAS
 from forebay_proxy.demo.mock_cluster import MockCluster, MockClusterError, MockClusterUnavailable, find_librdkafka
 from forebay_proxy.demo.wire import ProduceAnswers, ProduceTemplate

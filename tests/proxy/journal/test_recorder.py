@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 import structlog
 
-from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
     CORRUPT_MESSAGE,
     MESSAGE_TOO_LARGE,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import API_VERSIONS, PRODUCE
+from forebay_codecs.api_keys import API_VERSIONS, PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_proxy.config.settings import Settings
 from forebay_proxy.console.api import NOTHING_TOLD

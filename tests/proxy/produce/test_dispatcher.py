@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.metadata_cache import Ages, MetadataCache
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses

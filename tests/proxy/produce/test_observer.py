@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.compression import GZIP
 from forebay_codecs.error_codes import NONE, NOT_LEADER_OR_FOLLOWER
 from forebay_policies import own_choices

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_policies.producer_batch import Lane, RecordRun
 from forebay_proxy.produce import one_principal
 from tests.kit import fakes_proxy as fakes

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32, i64
 
-from forebay_codecs.apis import METADATA, PRODUCE
+from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.error_codes import (
     INVALID_RECORD,
     MESSAGE_TOO_LARGE,

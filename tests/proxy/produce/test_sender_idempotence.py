@@ -14,7 +14,7 @@ import pytest
 
 from forebay_codecs import compression
 from forebay_codecs import error_codes as codes
-from forebay_codecs.apis import API_VERSIONS, METADATA, PRODUCE
+from forebay_codecs.api_keys import API_VERSIONS, METADATA, PRODUCE
 from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.retry import ELSEWHERE_TRIES, SERVER_ERRORS

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_codecs.error_codes import NONE
 from forebay_policies.throttling import CLIENT_ID
 from tests.kit.app import Running, running

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from forebay_codecs.apis import PRODUCE
+from forebay_codecs.api_keys import PRODUCE
 from forebay_proxy.realms import dump
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop, until

@@ -11,8 +11,8 @@ import struct
 import threading
 from pathlib import Path
 
+from forebay_codecs.api_keys import API_VERSIONS, PRODUCE
 from forebay_codecs.api_versions import rewrite_api_versions
-from forebay_codecs.apis import API_VERSIONS, PRODUCE
 from tests.codecs.golden.produce_requests.cases import CLIENTS, FOLDER, TOPIC, path, specs
 from tests.kit.clients import make_client
 from tests.kit.kafka import KafkaCluster
