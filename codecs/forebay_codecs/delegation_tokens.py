@@ -77,8 +77,7 @@ def parse_create(response: bytes) -> DelegationToken:
     expires_at = reader.i64()
     reader.i64()  # when it expires however often it is renewed
     token_id = reader.string(FLEXIBLE)
-    found = reader.nullable_bytes(FLEXIBLE)
-    hmac = response[found[0] : found[1]] if found is not None else b""
+    hmac = reader.sized_bytes(FLEXIBLE)
     reader.i32()  # throttle time
     reader.skip_tags()
     return DelegationToken(code, owner, requester, issued_at, expires_at, token_id, hmac)
@@ -87,8 +86,7 @@ def parse_create(response: bytes) -> DelegationToken:
 def encode_expire(correlation_id: int, client_id: str | None, hmac: bytes) -> bytes:
     """Asks that a token be worth nothing from now on."""
     writer = begin_request(EXPIRE_DELEGATION_TOKEN, EXPIRE_VERSION, correlation_id, client_id, flexible=True)
-    writer.uvarint(len(hmac) + 1)
-    writer.raw(hmac)
+    writer.sized_bytes(hmac, FLEXIBLE)
     writer.i64(_NOW)
     writer.tags()
     return writer.getvalue()

@@ -141,6 +141,11 @@ class Reader:
         start = self.skip(size)
         return start, self.pos
 
+    def sized_bytes(self, flexible: bool) -> bytes:
+        """A copy of a BYTES or COMPACT_BYTES; empty for null."""
+        start, end = self.nullable_bytes(flexible) or (0, 0)
+        return self.data[start:end]
+
     def nullable_array(self, flexible: bool) -> int:
         """The number of elements that follow, −1 for null; no more than bytes are left, as each takes at least one."""
         count = self.uvarint() - 1 if flexible else self.i32()
@@ -245,6 +250,14 @@ class Writer:
     def string(self, value: str, flexible: bool) -> None:
         """A STRING or COMPACT_STRING."""
         self.nullable_string(value, flexible)
+
+    def sized_bytes(self, value: bytes, flexible: bool) -> None:
+        """A BYTES or COMPACT_BYTES."""
+        if flexible:
+            self.uvarint(len(value) + 1)
+        else:
+            self.i32(len(value))
+        self.out.write(value)
 
     def array(self, count: int, flexible: bool) -> None:
         """The count at the head of an array; −1 for a null array."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from forebay_codecs.api_keys import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id, response_header_size
-from forebay_codecs.primitives import Reader, Writer
+from forebay_codecs.primitives import Reader
 
 HANDSHAKE_VERSION: Final = 1
 """With v0 what follows has no header."""
@@ -66,18 +66,10 @@ def authenticate_request(correlation_id: int, client_id: str | None, version: in
     """Carries a mechanism's bytes."""
     flexible = version >= _FLEXIBLE_FROM
     writer = begin_request(SASL_AUTHENTICATE, version, correlation_id, client_id, flexible=flexible)
-    _write_bytes(writer, auth_bytes, flexible=flexible)
+    writer.sized_bytes(auth_bytes, flexible)
     if flexible:
         writer.tags()
     return writer.getvalue()
-
-
-def _write_bytes(writer: Writer, data: bytes, *, flexible: bool) -> None:
-    if flexible:
-        writer.uvarint(len(data) + 1)
-    else:
-        writer.i32(len(data))
-    writer.raw(data)
 
 
 def asked_bytes(request: bytes, version: int) -> bytes:
@@ -85,8 +77,7 @@ def asked_bytes(request: bytes, version: int) -> bytes:
     flexible = version >= _FLEXIBLE_FROM
     reader = Reader(request, PEEK_SIZE)
     read_client_id(reader, flexible=flexible)
-    found = reader.nullable_bytes(flexible)
-    return request[found[0] : found[1]] if found is not None else b""
+    return reader.sized_bytes(flexible)
 
 
 def parse_authenticate(response: bytes, version: int) -> Authenticated:
@@ -95,8 +86,7 @@ def parse_authenticate(response: bytes, version: int) -> Authenticated:
     reader = Reader(response, response_header_size(response, flexible=flexible))
     error_code = reader.i16()
     message = reader.nullable_string(flexible)
-    found = reader.nullable_bytes(flexible)
-    auth_bytes = response[found[0] : found[1]] if found is not None else b""
+    auth_bytes = reader.sized_bytes(flexible)
     lifetime = reader.i64() if version >= _LIFETIME_FROM else 0
     reader.skip_tags(flexible)
     return Authenticated(error_code, message, auth_bytes, max(0, lifetime))

@@ -39,11 +39,7 @@ def authenticate(
         writer.tags()
     writer.i16(error_code)
     writer.nullable_string(message, flexible)
-    if flexible:
-        writer.uvarint(len(token) + 1)
-    else:
-        writer.i32(len(token))
-    writer.raw(token)
+    writer.sized_bytes(token, flexible)
     if version >= _LIFETIME_FROM:
         writer.i64(lifetime_ms)
     if flexible:

@@ -109,9 +109,8 @@ def encode_alter(
         writer.string(upsertion.user, FLEXIBLE)
         writer.i8(_NUMBERS[upsertion.mechanism])
         writer.i32(upsertion.iterations)
-        for data in (upsertion.salt, upsertion.salted_password):
-            writer.uvarint(len(data) + 1)
-            writer.raw(data)
+        writer.sized_bytes(upsertion.salt, FLEXIBLE)
+        writer.sized_bytes(upsertion.salted_password, FLEXIBLE)
         writer.tags()
     writer.tags()
     return writer.getvalue()
