@@ -263,13 +263,13 @@ class ClientUpstream:
     def _pause(self, opaque: OpaqueConnection, begin: Callable[[Callable[[], None]], None]) -> None:
         """The next request, and the client, wait for what `begin` begins; it is told what to call when that is over."""
         self.flush()
-        self._hold(HoldReason.CONNECTING)
+        self.hold(HoldReason.CONNECTING)
         begin(lambda: self._not_waited_for(opaque))
 
     def _opened(self) -> OpaqueConnection:
         if self._opaque is None or self._opaque.closed:
             self._opaque = OpaqueConnection(self, self._gateway.responses)
-            self._hold(HoldReason.CONNECTING)
+            self.hold(HoldReason.CONNECTING)
             self._connecting = self._loop.create_task(self._connect(self._opaque))
         return self._opaque
 
@@ -298,7 +298,7 @@ class ClientUpstream:
     def _not_waited_for(self, opaque: OpaqueConnection) -> None:
         """It stands, or is lost: if there is another one by now, the client waits for that."""
         if opaque is self._opaque:
-            self._release(HoldReason.CONNECTING)
+            self.release(HoldReason.CONNECTING)
 
     def _unreachable(self, error: Exception) -> None:
         self._life.end(Cause.BROKER_UNREACHABLE, client=self._life.peer, node=self._node_id, error=str(error))
@@ -306,10 +306,12 @@ class ClientUpstream:
     def _note_unreachable(self, error: Exception) -> None:
         self._life.note(Cause.BROKER_UNREACHABLE, client=self._life.peer, node=self._node_id, error=str(error))
 
-    def _hold(self, why: HoldReason) -> None:
+    def hold(self, why: HoldReason) -> None:
+        """Read no more of the client, for that reason."""
         self._life.hold(why)
 
-    def _release(self, why: HoldReason) -> None:
+    def release(self, why: HoldReason) -> None:
+        """That reason is gone."""
         self._life.release(why)
 
     # Responses, and the end
@@ -362,9 +364,9 @@ class ClientUpstream:
 
     def upstream_paused(self, *, paused: bool) -> None:
         if paused:
-            self._hold(HoldReason.BROKER_SLOW)
+            self.hold(HoldReason.BROKER_SLOW)
         else:
-            self._release(HoldReason.BROKER_SLOW)
+            self.release(HoldReason.BROKER_SLOW)
 
     def upstream_lost(self, why: str, awaited: Expected | None) -> None:
         if self._unmade:

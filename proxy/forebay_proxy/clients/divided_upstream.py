@@ -118,17 +118,17 @@ class BrokerLink(ClientUpstream):
 
     def _let_go(self) -> None:
         for why in tuple(self._holds):
-            self._release(why)
+            self.release(why)
 
-    def _hold(self, why: HoldReason) -> None:
+    def hold(self, why: HoldReason) -> None:
         if why not in self._holds:
             self._holds.add(why)
-            self._whole.hold_for(why)
+            self._whole.hold(why)
 
-    def _release(self, why: HoldReason) -> None:
+    def release(self, why: HoldReason) -> None:
         if why in self._holds:
             self._holds.discard(why)
-            self._whole.release_for(why)
+            self._whole.release(why)
 
     def _unreachable(self, error: Exception) -> None:
         self._note_unreachable(error)
@@ -273,22 +273,16 @@ class DividedUpstream(ClientUpstream):
 
     # Held by any of several
 
-    def hold_for(self, why: HoldReason) -> None:
+    def hold(self, why: HoldReason) -> None:
         """One more reason of that kind not to read the client."""
         self._reasons[why] = self._reasons.get(why, 0) + 1
         self._life.hold(why)
 
-    def release_for(self, why: HoldReason) -> None:
-        """One less."""
+    def release(self, why: HoldReason) -> None:
+        """Drop one of the reasons that `hold` counted; the client is read again when none of that kind is left."""
         self._reasons[why] -= 1
         if not self._reasons[why]:
             self._life.release(why)
-
-    def _hold(self, why: HoldReason) -> None:
-        self.hold_for(why)
-
-    def _release(self, why: HoldReason) -> None:
-        self.release_for(why)
 
     # All connections together
 
@@ -407,7 +401,7 @@ class PendingDivision:
             return
         self._missing = missing
         self._unknown = len(missing)
-        self._upstream.hold_for(HoldReason.CONNECTING)
+        self._upstream.hold(HoldReason.CONNECTING)
         if self._divided.request.acks == 0:
             self._upstream.undivided += 1
             leaders.departing.add(self)
@@ -440,7 +434,7 @@ class PendingDivision:
             self._upstream.undivided -= 1
             self._leaders.departing.discard(self)
         self._upstream.send(self._divided)
-        self._upstream.release_for(HoldReason.CONNECTING)
+        self._upstream.release(HoldReason.CONNECTING)
 
 
 def _wait_s(request: ProduceRequest, patience: float) -> float:
