@@ -57,7 +57,7 @@ from forebay_proxy.metrics.worker_vitals import WorkerVitals
 from forebay_proxy.produce.journal_topic import JournalTopic
 from forebay_proxy.produce.memory_grants import MemoryGrants
 from forebay_proxy.realms import dump
-from forebay_proxy.realms.realm import Realm, Shared, eligibility_of, patterns_of
+from forebay_proxy.realms.realm import Realm, Shared, TouchSettings
 from forebay_proxy.realms.realms import ClientRealms
 from forebay_proxy.security.certificate_login import CertificateLogin
 from forebay_proxy.security.client_logins import ClientLogins
@@ -133,7 +133,7 @@ class App:
             departed,
             self._journal,
             described,
-            eligibility_of(settings),
+            TouchSettings.of(settings).eligibility(),
         )
         self._realm = Realm(shared, connector, stats, asks=not settings.only_passes_logins)
         self._client_realms = ClientRealms(shared, self._realm, connector, stats, self._task_ended)
@@ -266,9 +266,8 @@ class App:
         """Get ready for other live settings; what puts them into force."""
         settings = with_live(self._shared.settings, settings)
         shared = self._shared
-        # To Client.judged_by another object means other patterns.
-        same = patterns_of(settings) == patterns_of(shared.settings)
-        eligibility = shared.eligibility if same else eligibility_of(settings)
+        touch = TouchSettings.of(settings)
+        eligibility = shared.eligibility if touch == TouchSettings.of(shared.settings) else touch.eligibility()
         most = self._most_of(settings)
 
         def commit() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
@@ -67,34 +68,34 @@ class Shared:
     """Of all realms: who has topics made or moved tells all of them."""
 
 
-def patterns_of(settings: Settings) -> tuple[str | Patterns, ...]:
-    """What an Eligibility is made of."""
-    return (
-        settings.topics_include,
-        settings.topics_exclude,
-        settings.client_ids_include,
-        settings.client_ids_exclude,
-        settings.moves,
-        settings.topics_move,
-        settings.topics_observe,
-        settings.client_ids_observe,
-    )
+class TouchSettings(NamedTuple):
+    """The settings of what may be touched, and of what is only observed."""
 
+    topics_include: Patterns
+    topics_exclude: Patterns
+    client_ids_include: Patterns
+    client_ids_exclude: Patterns
+    moves: str
+    topics_move: Patterns
+    topics_observe: Patterns
+    client_ids_observe: Patterns
 
-def eligibility_of(settings: Settings) -> Eligibility:
-    """What may be touched, and what is only observed, by the settings."""
-    return Eligibility(
-        settings.topics_include,
-        settings.topics_exclude,
-        settings.client_ids_include,
-        settings.client_ids_exclude,
-        Observed(
-            moves=settings.moves == "on",
-            topics_move=settings.topics_move,
-            topics=settings.topics_observe,
-            client_ids=settings.client_ids_observe,
-        ),
-    )
+    @classmethod
+    def of(cls, settings: Settings) -> TouchSettings:
+        """Those among all settings."""
+        return cls(*(getattr(settings, name) for name in cls._fields))
+
+    def eligibility(self) -> Eligibility:
+        """A new one: to Client.judged_by another object means other patterns."""
+        observed = Observed(
+            moves=self.moves == "on",
+            topics_move=self.topics_move,
+            topics=self.topics_observe,
+            client_ids=self.client_ids_observe,
+        )
+        return Eligibility(
+            self.topics_include, self.topics_exclude, self.client_ids_include, self.client_ids_exclude, observed
+        )
 
 
 def _ages_of(settings: Settings) -> Ages:

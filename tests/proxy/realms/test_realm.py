@@ -14,7 +14,7 @@ from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
+from forebay_proxy.realms.realm import Realm, Shared, TouchSettings
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, until
@@ -41,7 +41,7 @@ class Land:
             DepartedBrokers(30.0),
             None,
             DescribedTopics(1000),
-            eligibility_of(told),
+            TouchSettings.of(told).eligibility(),
         )
 
     def realm(self, *, asks: bool = True) -> Realm:

@@ -30,7 +30,7 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.realms import realms
-from forebay_proxy.realms.realm import Realm, Shared, eligibility_of
+from forebay_proxy.realms.realm import Realm, Shared, TouchSettings
 from forebay_proxy.realms.realms import AGAIN_S, ClientRealms, Membership
 from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.logins import BearerLogin, DelegatedLogin, PasswordLogin, Token
@@ -64,7 +64,7 @@ class Land:
             DepartedBrokers(30.0),
             None,
             DescribedTopics(1000),
-            eligibility_of(told),
+            TouchSettings.of(told).eligibility(),
         )
         self.home = Realm(self.shared, connector, self.stats, asks=False)
         self.ended: list[asyncio.Task[None]] = []
