@@ -252,6 +252,17 @@ class Cluster:
         state = self.topics.get(name)
         return state if state is not None and state.queues.partition_count else None
 
+    def lacks(self, name: str, partition: int) -> bool:
+        """Whether the partition is not known to be there."""
+        state = self.usable(name)
+        return state is None or not 0 <= partition < state.queues.partition_count
+
+    def why_unknown(self, name: str) -> int:
+        """The error code for a partition that is not, after asking: the brokers' own, if they told one."""
+        state = self.topics.get(name)
+        code = state.error_code if state is not None else error_codes.NONE
+        return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION
+
     def waits_for_leader(self, name: str) -> bool:
         """Whether records wait for a partition of which nobody knows who leads it."""
         state = self.topics.get(name)

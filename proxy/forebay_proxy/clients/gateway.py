@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic
 
-from forebay_codecs import error_codes, one_broker, produce_response, producers_only
+from forebay_codecs import one_broker, produce_response, producers_only
 from forebay_codecs.api_versions import NO_LIMITS
 from forebay_codecs.apis import OF_ONES_OWN_USER
 from forebay_codecs.errors import Malformed
@@ -159,17 +159,14 @@ class Gateway:
 
     def knows(self, topic: str, partition: int) -> bool:
         """Whether the partition is known to be there."""
-        state = self._cluster.usable(topic)
-        if state is None or not 0 <= partition < state.queues.partition_count:
+        if self._cluster.lacks(topic, partition):
             return False
-        state.used_at = monotonic()
+        self._cluster.topics[topic].used_at = monotonic()
         return True
 
     def why_unknown(self, topic: str) -> int:
         """The error code for a partition that is not, after asking."""
-        state = self._cluster.topics.get(topic)
-        code = state.error_code if state is not None else error_codes.NONE
-        return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION
+        return self._cluster.why_unknown(topic)
 
     def leader(self, topic: str, partition: int) -> int:
         """The node id of the partition's leader; NOWHERE where it has none that is known."""

@@ -219,17 +219,6 @@ class ProduceHandler:
         """For how long its client waits. A broker does not look at it where there are no acks, as nobody waits."""
         return request.timeout_ms if request.acks else max(request.timeout_ms, self._request_timeout_ms)
 
-    def unknown(self, topic: str, partition: int) -> bool:
-        """Whether the partition is not known to be there."""
-        state = self.cluster.usable(topic)
-        return state is None or not 0 <= partition < state.queues.partition_count
-
-    def refusal(self, topic: str) -> tuple[int, str]:
-        """Why a partition that is unknown after asking is refused: as the brokers said, if they did."""
-        state = self.cluster.topics.get(topic)
-        code = state.error_code if state is not None else error_codes.NONE
-        return code or error_codes.UNKNOWN_TOPIC_OR_PARTITION, "the brokers do not know it, or do not tell of it"
-
     def count_refused(self, error_code: int) -> None:
         """A batch is not sent, and its client is told that."""
         (self._retriable if retry.refusal(error_code) else self._refused).value += 1
@@ -239,7 +228,7 @@ class ProduceHandler:
         asked = MemoryRequest(completion.client, self.accumulator.tenant)
         acks, client_id = completion.acks, completion.client_id
         for touched in found.touched:
-            if not self.unknown(touched.topic, touched.partition):
+            if not self.cluster.lacks(touched.topic, touched.partition):
                 topic = self.cluster.topics[touched.topic].queues
                 size = self.accumulator.memory_for(touched.batch)
                 if touched.movable:
@@ -414,7 +403,7 @@ class PendingProduce:
             for entry in self._inspected:
                 entry.reason = entry.reason or Reason.SETTINGS_CHANGED
         for entry in self._inspected:
-            if entry.reason is None and handler.unknown(entry.topic, entry.partition):
+            if entry.reason is None and handler.cluster.lacks(entry.topic, entry.partition):
                 self._missing.add(entry.topic)
         if not self._missing:
             self._classify()
@@ -447,7 +436,7 @@ class PendingProduce:
         return any(
             entry.reason is None
             and entry.partition >= 0
-            and handler.unknown(entry.topic, entry.partition)
+            and handler.cluster.lacks(entry.topic, entry.partition)
             and handler.cluster.usable(entry.topic) is not None
             for entry in self._inspected
         )
@@ -558,8 +547,9 @@ class PendingProduce:
             self._refuse(refused.slot, self._inspected[refused.slot].topic, refused.error_code, refused.message)
         late = -1
         for touched in found.touched:
-            if handler.unknown(touched.topic, touched.partition):
-                self._refuse(touched.slot, touched.topic, *handler.refusal(touched.topic))
+            if handler.cluster.lacks(touched.topic, touched.partition):
+                code = handler.cluster.why_unknown(touched.topic)
+                self._refuse(touched.slot, touched.topic, code, "the brokers do not know it, or do not tell of it")
             elif touched.slot == late or self._too_late(touched):
                 late = touched.slot  # both halves of a batch that is split by key
                 code = error_codes.NOT_LEADER_OR_FOLLOWER

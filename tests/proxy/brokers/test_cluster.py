@@ -7,7 +7,12 @@ from functools import partial
 
 import pytest
 
-from forebay_codecs.error_codes import LEADER_NOT_AVAILABLE, NONE, UNKNOWN_TOPIC_OR_PARTITION
+from forebay_codecs.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from forebay_codecs.metadata import NO_TOPIC_ID
 from forebay_policies.accumulator import NO_LEADER, Accumulator, PartitionQueue
 from forebay_policies.memory_shares import MemoryRequest
@@ -228,6 +233,19 @@ class TestTopics:
         cluster.apply(fakes.metadata({}), {"ponds"}, 0.0, MAX_AGE)
         assert cluster.usable("ponds") is None
         assert cluster.topics["ponds"].error_code == UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_partitions_that_it_lacks_and_why(self) -> None:
+        cluster = Told().cluster
+        found = fakes.metadata({"ponds": [0, 1], "lakes": []}, errors={"lakes": TOPIC_AUTHORIZATION_FAILED})
+        cluster.apply(found, {"ponds", "lakes"}, 0.0, MAX_AGE)
+        assert [cluster.lacks("ponds", partition) for partition in (-1, 0, 1, 2)] == [True, False, False, True]
+        assert cluster.lacks("lakes", 0)
+        assert cluster.lacks("seas", 0)
+        assert [cluster.why_unknown(name) for name in ("ponds", "lakes", "seas")] == [
+            UNKNOWN_TOPIC_OR_PARTITION,
+            TOPIC_AUTHORIZATION_FAILED,
+            UNKNOWN_TOPIC_OR_PARTITION,
+        ]
 
     def test_a_topic_that_is_gone_names_the_partitions_that_wait(self) -> None:
         told = Told()
