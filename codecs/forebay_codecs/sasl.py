@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from forebay_codecs.api_keys import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from forebay_codecs.bearer_initial import parse_initial
 from forebay_codecs.errors import Malformed
 from forebay_codecs.header import PEEK_SIZE, begin_request, read_client_id, response_header_size
 from forebay_codecs.primitives import Reader
@@ -122,15 +123,10 @@ def parse_bearer(first: bytes) -> tuple[str, dict[str, str]]:
 
     Raises Malformed where it names whom it wants to be (authzid), and for what Kafka does not take.
     """
-    try:
-        head, *pairs, end, last = first.decode().split("\x01")
-        found = dict(pair.split("=", 1) for pair in pairs)
-        scheme, token = found.pop("auth").split(" ", 1)
-    except (ValueError, KeyError):  # UnicodeDecodeError is a ValueError
-        raise Malformed("no token of OAUTHBEARER") from None
-    if head != "n,," or end or last or len(found) + 1 != len(pairs) or scheme.lower() != "bearer":
-        raise Malformed("a token of OAUTHBEARER that Kafka does not take, or for somebody else")
-    return token.strip(" "), found
+    asked = parse_initial(first)
+    if asked.authzid:
+        raise Malformed("a token of OAUTHBEARER for somebody else")
+    return asked.token, asked.extensions
 
 
 BEARER_REFUSED: Final = b"\x01"

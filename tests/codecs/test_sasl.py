@@ -103,6 +103,11 @@ def test_a_token_of_oauthbearer_is_read_with_its_extensions(extensions: dict[str
     assert parse_bearer(bearer(TOKEN, extensions.items())) == (TOKEN, extensions)
 
 
+def test_of_an_extension_that_is_named_twice_the_last_value_counts() -> None:
+    """As in Kafka."""
+    assert parse_bearer(b"n,,\x01auth=Bearer abc\x01pool=1\x01pool=2\x01\x01") == ("abc", {"pool": "2"})
+
+
 @pytest.mark.parametrize(
     "first",
     [
@@ -113,7 +118,6 @@ def test_a_token_of_oauthbearer_is_read_with_its_extensions(extensions: dict[str
         b"n,,\x01auth=Basic abc\x01\x01",
         b"n,,\x01auth=Bearer abc\x01",
         b"n,,\x01auth=Bearer abc\x01more\x01\x01",
-        b"n,,\x01auth=Bearer abc\x01a=1\x01a=2\x01\x01",
         b"n,,\x01a=1\x01\x01",
         b"n,a=root,\x01auth=Bearer abc\x01\x01",
         b"y,,\x01auth=Bearer abc\x01\x01",
