@@ -25,7 +25,7 @@ from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
-from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
+from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, TouchedBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 from forebay_proxy.produce.ledger import Ledger
@@ -220,7 +220,7 @@ def _ledger_row(journal: Journal) -> Callable[[int], None]:
     assert header is not None
     batch = open_batch(data, header, 1 << 20)
     inspected = [InspectedBatch("bench", 0, 0, len(data), header, None, message_set=False)]
-    touched = RewritableBatch(0, "bench", 0, batch, len(data), movable=True, whole=True)
+    touched = TouchedBatch(0, "bench", 0, batch, len(data), movable=True, whole=True)
     found = ClassifiedRequest()
     found.reasons.append(Reason.NULL_KEY)
     request = ProduceRequest(9, 1, "bench", None, 1, 1000, [("bench", [(0, 0, len(data))])])

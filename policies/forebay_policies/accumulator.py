@@ -70,8 +70,8 @@ class PartitionQueue(GroupMember):
         "open",
         "paused",
         "queued_bytes",
-        "ready",
         "ready_at",
+        "ready_clients",
         "root",
         "sequence",
         "topic",
@@ -94,7 +94,7 @@ class PartitionQueue(GroupMember):
         """Of a queue for one client id; None: it is a root."""
         self.clients: dict[str | None, PartitionQueue] | None = None
         """Of a root, by client id; None: all clients share it."""
-        self.ready: dict[PartitionQueue, None] = {}
+        self.ready_clients: dict[PartitionQueue, None] = {}
         """Of a root: those of its clients in which a ready batch waits, the one that has waited for longest first."""
         self.turning: bool = root is not None and root.turning
         """The partition is to have the other form as soon as nothing of it is in flight: until then nothing leaves."""
@@ -107,19 +107,19 @@ class PartitionQueue(GroupMember):
         self.paused = False
         """A batch that was sent back waits out its backoff: nothing of this queue leaves until then."""
         self.ready_at: float | None = None
-        """See `waits_since`."""
+        """See `set_ready_since`."""
         self.queued_bytes = 0
         self.held = 0
         """Bytes of memory, in whole chunks, that these batches take."""
 
-    def waits_since(self, since: float | None) -> None:
+    def set_ready_since(self, since: float | None) -> None:
         """A ready batch has waited for the broker to take it since then; None: there is none."""
         self.ready_at = since
         if self.root is not None:
             if since is None:
-                self.root.ready.pop(self, None)
+                self.root.ready_clients.pop(self, None)
             else:
-                self.root.ready[self] = None
+                self.root.ready_clients[self] = None
 
     def family(self) -> list[PartitionQueue]:
         """Of a root: the queues that hold the partition's batches."""
@@ -194,7 +194,7 @@ class TopicQueues:
         """The same of the queues under one root: they wait in the order of their age."""
         if root is None:
             return None
-        for queue in (root,) if root.clients is None else root.ready:
+        for queue in (root,) if root.clients is None else root.ready_clients:
             since = queue.ready_at
             if since is not None and not self._throttling.waits(queue.leader, queue.client_id):
                 return since
@@ -433,11 +433,11 @@ class Accumulator:
             self._groups.discard(queue)
             self._turn(queue.root or queue, now)
         elif queue.first_ready() is None:
-            queue.waits_since(None)
+            queue.set_ready_since(None)
             self._groups.discard(queue)  # the next ready batch must be announced again
         else:
             if queue.ready_at is None:
-                queue.waits_since(now)
+                queue.set_ready_since(now)
             if queue.in_flight is None and not queue.paused:
                 if queue.group is None:
                     self._groups.place(queue)
@@ -517,7 +517,7 @@ class Accumulator:
             queue.sequence.assign(batch)
             queue.in_flight = batch
             self.in_flight_bytes += batch.size
-            queue.waits_since(None)
+            queue.set_ready_since(None)
             batch.closed = True
             self._groups.discard(queue)
             drained.append((queue, batch))
@@ -550,7 +550,7 @@ class Accumulator:
                 break
         if batch is None:
             self._groups.discard(queue)
-            queue.waits_since(None)
+            queue.set_ready_since(None)
         if queue.turning and not queue.tainted:
             self.update_readiness(queue, now)  # the batch that alone could leave before the turn is gone
             return None
@@ -723,7 +723,7 @@ class Accumulator:
                 waiting.append(batch)
             queue.batches.clear()
             queue.open.clear()
-            queue.waits_since(None)
+            queue.set_ready_since(None)
             queue.turning = False
             self._groups.leave(queue)
             if queue is not root:
@@ -757,7 +757,7 @@ class Accumulator:
     def _forget_idle(self, clients: dict[str | None, PartitionQueue]) -> None:
         for client_id, queue in list(clients.items()):
             if not queue.batches and queue.in_flight is None and not queue.paused:
-                queue.waits_since(None)
+                queue.set_ready_since(None)
                 self._groups.leave(queue)
                 queue.sequence.forgotten()
                 del clients[client_id]

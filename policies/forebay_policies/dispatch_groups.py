@@ -34,18 +34,18 @@ SMOOTHING: Final = 0.125
 
 
 class DispatchGroup:
-    """Queues that may share a request, which carries `client_id`. `waits`: for followers (acks=all).
+    """Queues that may share a request, which carries `client_id`. `acks_all`: it waits for followers.
 
     `suspect`: split off, because a request with all of them was slow. `usual`: seconds that a request takes.
     """
 
-    __slots__ = ("client_id", "leader", "members", "ready", "replicas", "suspect", "usual", "waits")
+    __slots__ = ("acks_all", "client_id", "leader", "members", "ready", "replicas", "suspect", "usual")
 
     def __init__(self, leader: int, replicas: tuple[int, ...] | None, client_id: str | None, *, suspect: bool) -> None:
         self.leader = leader
         self.replicas = replicas
         self.client_id = client_id
-        self.waits = replicas is not None
+        self.acks_all = replicas is not None
         self.suspect = suspect
         self.usual = USUAL_S
         self.members = 0
@@ -181,7 +181,7 @@ class DispatchGroups:
             if group.suspect:
                 self._stand(here, home)
         elif len(here) > 1:
-            if group.waits:
+            if group.acks_all:
                 here.sort(key=attrgetter("replicas"))  # replica sets that share a group part first
             middle = len(here) // 2
             for half in (here[:middle], here[middle:]):

@@ -232,7 +232,7 @@ class InboundMemory:
             client.release(WHY)
         self._release()
 
-    def waits(self, whose: object, party: Party, size: int) -> None:
+    def set_waiting(self, whose: object, party: Party, size: int) -> None:
         """A complete request of `size` bytes, `whose` only one, waits to be handled; 0: it no longer does."""
         more = size - self._waits.pop(whose, 0)
         if size:

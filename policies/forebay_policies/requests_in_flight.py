@@ -37,8 +37,8 @@ class RequestsInFlight:
         """
         own = self._by_group.get(group, 0)
         if group.suspect:
-            return not own and sum(g.suspect and g.waits == group.waits for g in self._by_group) < MAX_REQUESTS
-        if not own or (group.client_id == CLIENT_ID and not group.waits):
+            return not own and sum(g.suspect and g.acks_all == group.acks_all for g in self._by_group) < MAX_REQUESTS
+        if not own or (group.client_id == CLIENT_ID and not group.acks_all):
             return own < self._limit
         return own < self._limit and self.count < MAX_REQUESTS
 

@@ -84,7 +84,7 @@ class ResponseMemory:
         """The most bytes of the next read of a response that is gathered."""
         return min(READ, max(SMALL, self._limit - self.total))
 
-    def holds(self, holder: Holder, size: int, *, gathering: bool) -> None:
+    def set_held(self, holder: Holder, size: int, *, gathering: bool) -> None:
         """It holds `size` bytes now; `gathering`: they grow, unless it is held here. May hold or release holders."""
         held = self._all.get(holder)
         if held is None:

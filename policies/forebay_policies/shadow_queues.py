@@ -113,10 +113,10 @@ class ShadowQueues:
 
     # What goes in
 
-    def took(self, leader: int, seconds: float, *, waits: bool) -> None:
-        """A broker has answered a request that nothing was in front of; `waits`: for followers."""
-        before = self._times.get((leader, waits))
-        self._times[leader, waits] = seconds if before is None else before + SMOOTHING * (seconds - before)
+    def took(self, leader: int, seconds: float, *, acks_all: bool) -> None:
+        """A broker has answered a request that nothing was in front of; `acks_all`: it waited for followers."""
+        before = self._times.get((leader, acks_all))
+        self._times[leader, acks_all] = seconds if before is None else before + SMOOTHING * (seconds - before)
 
     def place(
         self,
@@ -258,7 +258,7 @@ class ShadowQueues:
                 event.group, event.sent = group, self._drained(group)
                 away.sent(group)
                 self.requests += 1
-                self._at(now + self._time(leader, waits=group.waits), event)
+                self._at(now + self._time(leader, acks_all=group.acks_all), event)
                 any_sent = True
         return any_sent
 
@@ -285,9 +285,9 @@ class ShadowQueues:
         self._groups.had_its_turn(group)
         return drained
 
-    def _time(self, leader: int, *, waits: bool) -> float:
-        own = self._times.get((leader, waits))
-        return own if own is not None else self._times.get((leader, not waits), FIRST_GUESS_S)
+    def _time(self, leader: int, *, acks_all: bool) -> float:
+        own = self._times.get((leader, acks_all))
+        return own if own is not None else self._times.get((leader, not acks_all), FIRST_GUESS_S)
 
     def _at(self, when: float, event: _Event) -> None:
         self._numbers += 1

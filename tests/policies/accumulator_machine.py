@@ -313,7 +313,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 of_all[queue.index] += queue.held
             assert all(topic.held(index) == of_all[index] for index in range(topic.partition_count))
             for root in topic.roots():
-                assert root.ready.keys() == {
+                assert root.ready_clients.keys() == {
                     queue for queue in (root.clients or {}).values() if queue.ready_at is not None
                 }
         assert self.bench.pool.shares.brokers == {leader: held for leader, held in shares.items() if held}

@@ -319,18 +319,18 @@ def test_for_how_long_a_partition_waits_only_those_are_looked_at_in_which_someth
     root = bench.topic.acked_by_leader[0]
     for bench.now, client_id in ((1.0, A), (2.0, B), (3.0, A)):
         bench.send(client_id, b"x")
-    assert [queue.client_id for queue in root.ready] == [A, B]
+    assert [queue.client_id for queue in root.ready_clients] == [A, B]
     assert bench.topic.ready_since(0) == 1.0
 
     bench.now = 4.0
     away = bench.drain(1)
-    assert [queue.client_id for queue in root.ready] == [B]
+    assert [queue.client_id for queue in root.ready_clients] == [B]
     assert bench.topic.ready_since(0) == 2.0
     bench.send(A, b"x")
-    assert [queue.client_id for queue in root.ready] == [B, A], "it waits since the one before it has left"
+    assert [queue.client_id for queue in root.ready_clients] == [B, A], "it waits since the one before it has left"
     bench.answer(away)
     bench.quiet()
-    assert not root.ready
+    assert not root.ready_clients
     assert bench.topic.ready_since(0) == bench.now, "that of all, put together"
 
 

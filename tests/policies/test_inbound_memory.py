@@ -193,12 +193,12 @@ def test_one_is_always_read_so_a_request_larger_than_the_limit_gets_through() ->
 def test_whole_requests_that_wait_count_up_to_half_of_the_limit() -> None:
     bench = Bench(4 * READ)
     waiting = bench.client()
-    bench.inbound_memory.waits(waiting, 1, 20 * READ)
+    bench.inbound_memory.set_waiting(waiting, 1, 20 * READ)
     assert bench.inbound_memory.next_read(0) == READ
     clients = [bench.client(READ) for _ in range(4)]
     assert [client.held for client in clients] == [False, False, False, True]
     assert bench.inbound_memory.total == 24 * READ
-    bench.inbound_memory.waits(waiting, 1, 0)
+    bench.inbound_memory.set_waiting(waiting, 1, 0)
     assert not clients[3].held
     assert bench.inbound_memory.total == 4 * READ
 
@@ -207,50 +207,50 @@ def test_a_broker_whose_clients_requests_wait_holds_them_and_nobody_else() -> No
     bench = Bench(16 * READ)
     waiting = [bench.client(party=1) for _ in range(9)]
     for client in waiting[:4]:
-        bench.inbound_memory.waits(client, 1, READ)
+        bench.inbound_memory.set_waiting(client, 1, READ)
     assert not bench.client(READ, party=1).held
-    bench.inbound_memory.waits(waiting[4], 1, READ)  # more than are left of eight
+    bench.inbound_memory.set_waiting(waiting[4], 1, READ)  # more than are left of eight
     assert [bench.inbound_memory.next_read(party) for party in (0, 1, None)] == [READ, SMALL, READ]
     held = [bench.client(SMALL, of=READ, party=1) for _ in range(3)]
     assert [client.held for client in held] == [True] * 3
     assert not any(bench.client(SMALL, party=party).held for party in (0, 2, None))
     for client in waiting[5:]:  # they come in small pieces, or had been read
-        bench.inbound_memory.waits(client, 1, READ)
+        bench.inbound_memory.set_waiting(client, 1, READ)
     assert not bench.client(READ, party=2).held, "of which nothing waits"
     for client in waiting[4:]:
         assert [each.held for each in held] == [True] * 3
-        bench.inbound_memory.waits(client, 1, 0)
+        bench.inbound_memory.set_waiting(client, 1, 0)
     assert [each.held for each in held] == [False, True, True], "there is room for one, and no more"
-    bench.inbound_memory.waits(held[0], 1, READ)
+    bench.inbound_memory.set_waiting(held[0], 1, READ)
     held[0].finishes()
-    bench.inbound_memory.waits(waiting[0], 1, 0)
+    bench.inbound_memory.set_waiting(waiting[0], 1, 0)
     assert [each.held for each in held] == [False, False, True]
-    bench.inbound_memory.waits(waiting[1], 1, 0)
+    bench.inbound_memory.set_waiting(waiting[1], 1, 0)
     assert [each.held for each in held] == [False, False, False]
 
 
 def test_two_brokers_that_hang_leave_others_something_though_large_requests_took_a_half_at_once() -> None:
     bench = Bench(64 * READ)
     for party in (1, 2):
-        bench.inbound_memory.waits(bench.client(), party, 16 * READ)
-    bench.inbound_memory.waits(bench.client(), 3, 4 * READ)
+        bench.inbound_memory.set_waiting(bench.client(), party, 16 * READ)
+    bench.inbound_memory.set_waiting(bench.client(), 3, 4 * READ)
     assert [bench.inbound_memory.next_read(party) for party in (1, 2, 3, 4)] == [SMALL, SMALL, READ, READ]
-    bench.inbound_memory.waits(bench.client(), 3, READ)
+    bench.inbound_memory.set_waiting(bench.client(), 3, READ)
     assert bench.inbound_memory.next_read(3) == SMALL
-    bench.inbound_memory.waits(bench.client(), 4, 4 * READ)
+    bench.inbound_memory.set_waiting(bench.client(), 4, 4 * READ)
     assert bench.inbound_memory.next_read(4) == READ
-    bench.inbound_memory.waits(bench.client(), 1, 32 * READ)
+    bench.inbound_memory.set_waiting(bench.client(), 1, 32 * READ)
     assert bench.inbound_memory.next_read(4) == SMALL, "more waits than the limit"
 
 
 def test_those_of_a_broker_are_released_though_no_request_waits_any_more() -> None:
     bench = Bench(8 * READ)
     waiting = bench.client(party=1)
-    bench.inbound_memory.waits(waiting, 1, 3 * READ)
+    bench.inbound_memory.set_waiting(waiting, 1, 3 * READ)
     first, second, third = [bench.client(SMALL, of=3 * READ, party=1) for _ in range(3)]
     for client in (first, second, third):
         client.unread = 1
-    bench.inbound_memory.waits(waiting, 1, 0)
+    bench.inbound_memory.set_waiting(waiting, 1, 0)
     assert [client.held for client in (first, second, third)] == [False, True, True]
     first.finishes()
     assert [client.held for client in (second, third)] == [False, True]
@@ -264,7 +264,7 @@ def test_whoever_goes_on_and_whose_broker_is_crowded_gives_way() -> None:
     client = bench.client(SMALL, of=2 * READ, party=1)
     other = bench.client(SMALL, of=3 * READ)
     assert [client.held, other.held] == [False, True]
-    bench.inbound_memory.waits(bench.client(), 1, 2 * READ)
+    bench.inbound_memory.set_waiting(bench.client(), 1, 2 * READ)
     client.sends(SMALL)
     assert [client.held, other.held] == [True, False]
     client.finishes()
@@ -273,7 +273,7 @@ def test_whoever_goes_on_and_whose_broker_is_crowded_gives_way() -> None:
 
 def test_who_is_held_for_a_broker_is_not_closed_for_it_unless_it_sends_no_more() -> None:
     bench = Bench(4 * READ)
-    bench.inbound_memory.waits(bench.client(), 1, 2 * READ)
+    bench.inbound_memory.set_waiting(bench.client(), 1, 2 * READ)
     honest, hoarder = [bench.client(SMALL, of=READ, party=1) for _ in range(2)]
     honest.unread = 1
     bench.passes(PATIENCE + 2)
@@ -293,9 +293,9 @@ def test_who_comes_anew_is_not_read_once_more_waits_than_the_limit_at_the_port_t
     left = [bench.client(party=1) for _ in range(5 * READ // SMALL)]
     for client in left[: 4 * READ // SMALL]:
         assert not newcomer(1).held
-        bench.inbound_memory.waits(client, 1, SMALL)
+        bench.inbound_memory.set_waiting(client, 1, SMALL)
     for client in left[4 * READ // SMALL :]:
-        bench.inbound_memory.waits(client, 1, SMALL)
+        bench.inbound_memory.set_waiting(client, 1, SMALL)
     assert not newcomer(0).held
     first, second, third = [newcomer(1) for _ in range(3)]
     assert [client.held for client in (first, second, third)] == [True] * 3
@@ -308,13 +308,13 @@ def test_who_comes_anew_is_not_read_once_more_waits_than_the_limit_at_the_port_t
     bench.passes(PATIENCE + 2)
     assert not first.closed, "it may have nothing to say"
     for client in left:
-        bench.inbound_memory.waits(client, 1, 0)
+        bench.inbound_memory.set_waiting(client, 1, 0)
     assert [client.held for client in (first, second, third)] == [False] * 3
 
 
 def test_what_is_passed_on_at_once_takes_no_memory_and_is_not_held() -> None:
     bench = Bench(READ)
-    bench.inbound_memory.waits(bench.client(), 1, 2 * READ)
+    bench.inbound_memory.set_waiting(bench.client(), 1, 2 * READ)
     client = bench.client()
     bench.inbound_memory.arriving(client, 0, 0)
     assert not client.held
@@ -483,7 +483,7 @@ def test_there_is_never_a_deadlock_and_every_byte_is_given_back(steps: list[tupl
             bench.passes(1)
         elif what == "done":
             waiting.discard(client)
-            bench.inbound_memory.waits(client, client.party, 0)
+            bench.inbound_memory.set_waiting(client, client.party, 0)
         elif client.closed or client.held:
             continue
         elif what == "send":
@@ -492,14 +492,14 @@ def test_there_is_never_a_deadlock_and_every_byte_is_given_back(steps: list[tupl
             client.finishes()
         elif client not in waiting and not client.gathered:
             waiting.add(client)
-            bench.inbound_memory.waits(client, client.party, READ)
+            bench.inbound_memory.set_waiting(client, client.party, READ)
         held = [client for client in clients if client.held and not client.closed]
         assert bench.inbound_memory.held == len(held)
         reading = [client for client in clients if client.gathered and not client.held and not client.closed]
         parties = {client.party for client in waiting}
         assert not held or reading or parties & {client.party for client in held}
     for client in waiting:
-        bench.inbound_memory.waits(client, client.party, 0)
+        bench.inbound_memory.set_waiting(client, client.party, 0)
     for client in clients:
         client.finishes()
     assert (bench.inbound_memory.total, bench.inbound_memory.held) == (0, 0)

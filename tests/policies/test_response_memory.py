@@ -32,7 +32,7 @@ class FakeHolder:
         self.leaves()
 
     def tell(self) -> None:
-        self.memory.holds(self, self.gathered + self.untaken, gathering=self.gathered > 0)
+        self.memory.set_held(self, self.gathered + self.untaken, gathering=self.gathered > 0)
 
     def gathers(self, size: int) -> None:
         assert not self.waits

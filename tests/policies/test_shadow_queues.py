@@ -56,8 +56,8 @@ class Shadow:
         self.topic.available = tuple(range(len(LEADERS)))
         self.accumulator = accumulator
         for leader, seconds in TIMES.items():
-            for waits in (False, True):
-                self.queues.took(leader, seconds, waits=waits)
+            for acks_all in (False, True):
+                self.queues.took(leader, seconds, acks_all=acks_all)
 
     def lead(self, *leaders: int) -> None:
         self.accumulator.set_leaders(self.topic, leaders, 0.0)
@@ -228,11 +228,11 @@ def test_without_a_linger_nothing_waits_for_more() -> None:
 def test_a_broker_takes_as_long_as_it_is_seen_to() -> None:
     shadow = Shadow("uniform")
     queues = ShadowQueues(BATCH, LARGEST, REQUEST, Linger(-1), LIMIT, shadow.acknowledged)
-    assert queues._time(1, waits=False) == FIRST_GUESS_S
-    queues.took(1, 0.002, waits=False)
-    assert queues._time(1, waits=True) == 0.002, "better than a guess"
-    queues.took(1, 0.022, waits=False)
-    assert queues._time(1, waits=False) == pytest.approx(0.002 + SMOOTHING * 0.02)
+    assert queues._time(1, acks_all=False) == FIRST_GUESS_S
+    queues.took(1, 0.002, acks_all=False)
+    assert queues._time(1, acks_all=True) == 0.002, "better than a guess"
+    queues.took(1, 0.022, acks_all=False)
+    assert queues._time(1, acks_all=False) == pytest.approx(0.002 + SMOOTHING * 0.02)
 
 
 def test_another_leader_gets_what_waits() -> None:
@@ -273,7 +273,7 @@ def test_an_idle_topic_is_forgotten() -> None:
 
 def test_no_more_batches_wait_than_may() -> None:
     shadow = Shadow("uniform", most_waiting=20)
-    shadow.queues.took(1, 1e6, waits=False)
+    shadow.queues.took(1, 1e6, acks_all=False)
     for number in range(1000):
         shadow.put(0, KEPT, "a", batch_of(40_000), number / 1000)
         shadow.queues.turn_over(number / 1000)

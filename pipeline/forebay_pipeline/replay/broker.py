@@ -30,12 +30,12 @@ class Broker:
 
     def send(self, group: DispatchGroup, size: int) -> float:
         """Send a request of `group` with `size` bytes; how long it takes, in seconds."""
-        busy = self._under_way[group.waits] > 0
-        self._under_way[group.waits] += 1
+        busy = self._under_way[group.acks_all] > 0
+        self._under_way[group.acks_all] += 1
         self.in_flight.sent(group)
-        return self._times.draw(size, self._rng, waits=group.waits, busy=busy)
+        return self._times.draw(size, self._rng, waits=group.acks_all, busy=busy)
 
     def answered(self, group: DispatchGroup) -> None:
         """One of the group's requests was answered."""
-        self._under_way[group.waits] -= 1
+        self._under_way[group.acks_all] -= 1
         self.in_flight.done(group)

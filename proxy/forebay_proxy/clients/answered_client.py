@@ -197,7 +197,7 @@ class AnsweredClient:
     def reserve(self, acks: int) -> OnDone:
         self._producing += 1
         if self.node_id is not None:
-            self._departed.waits(self.node_id)
+            self._departed.request_began(self.node_id)
         if acks == 0:
             return self._done_without_response
         slot = self._orderer.open()
@@ -285,7 +285,7 @@ class AnsweredClient:
         if self._producing == self._most - 1:
             self._loop.call_soon(self._release, HoldReason.IN_FLIGHT)
         if self.node_id is not None:
-            self._departed.answered(self.node_id)
+            self._departed.request_ended(self.node_id)
         if self._producing == 1 and self._when_alone is not None:
             self._loop.call_soon(self._when_alone)
             self._when_alone = None

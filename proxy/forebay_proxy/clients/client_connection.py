@@ -290,7 +290,7 @@ class ClientConnection(BoundedReads):
         self._shared.metrics.request(api.name)
         self._who.begins(key, version)
         if self._logins is not None:
-            if not self._logins.goes_on(key):
+            if not self._logins.admit(key):
                 return
             if key in LOGINS:
                 if head.size <= LARGEST_LOGIN:
@@ -334,7 +334,7 @@ class ClientConnection(BoundedReads):
             self._who.says(frame, self.host)
         self._requests.take(frame, self._api, self._route, self.peer)
         if not self._state.taking and HoldReason.PENDING_REQUEST in self._state.holds:
-            self._shared.inbound_memory.waits(self, self.node_id, len(frame))
+            self._shared.inbound_memory.set_waiting(self, self.node_id, len(frame))
         self._limit_in_flight()
 
     def _limit_in_flight(self) -> None:
@@ -433,7 +433,7 @@ class ClientConnection(BoundedReads):
         """Take them again, unless it is held for another reason."""
         if why is HoldReason.PENDING_REQUEST:
             self._state.release(why)
-            self._shared.inbound_memory.waits(self, self.node_id, 0)
+            self._shared.inbound_memory.set_waiting(self, self.node_id, 0)
         elif why is HoldReason.IN_FLIGHT and not self._has_room():
             return
         self._life.release(why)

@@ -44,7 +44,7 @@ class Departing(Protocol):
         """Leave them at once."""
 
 
-class Brokers(Protocol):
+class UpstreamGateway(Protocol):
     """What the client's side asks of the gateway."""
 
     responses: ResponseMemory
@@ -93,7 +93,7 @@ class ClientUpstream:
         life: ConnectionLife,
         orderer: ResponseOrderer,
         who: ClientIdentity,
-        gateway: Brokers,
+        gateway: UpstreamGateway,
         node_id: int | None,
     ) -> None:
         self.orderer = orderer
@@ -145,7 +145,7 @@ class ClientUpstream:
         """Records of the client are on their way here."""
         return self._opaque is not None and self._opaque.has_records
 
-    def vouch(self, gateway: Brokers) -> None:
+    def vouch(self, gateway: UpstreamGateway) -> None:
         """The client has proved who it is; `gateway` can do so again, in its place."""
         self._gateway = gateway
         self.vouched = True

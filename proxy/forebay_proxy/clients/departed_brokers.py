@@ -47,11 +47,11 @@ class DepartedBrokers:
         self._there: Mapping[int, Broker] = {}
         self._departed: dict[int, _Departed] = {}
 
-    def waits(self, node_id: int) -> None:
+    def request_began(self, node_id: int) -> None:
         """A client waits for an answer on that broker's port."""
         self._waiting[node_id] = self._waiting.get(node_id, 0) + 1
 
-    def answered(self, node_id: int) -> None:
+    def request_ended(self, node_id: int) -> None:
         """It waits no more."""
         self._waiting[node_id] -= 1
 

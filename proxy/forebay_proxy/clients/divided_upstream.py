@@ -32,7 +32,7 @@ from forebay_policies import retry
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.leader_handover import NOWHERE, LeaderHandover
 from forebay_proxy.clients.client_identity import ClientIdentity
-from forebay_proxy.clients.client_upstream import Brokers, ClientUpstream
+from forebay_proxy.clients.client_upstream import ClientUpstream, UpstreamGateway
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
 from forebay_proxy.clients.divided_requests import DividedRequest, PartitionPart
@@ -49,7 +49,7 @@ and would then leave this port, with all that is away to other brokers."""
 _TAKEN: Final = (error_codes.NONE, error_codes.DUPLICATE_SEQUENCE_NUMBER)
 
 
-class Leaders(Brokers, Protocol):
+class Leaders(UpstreamGateway, Protocol):
     """What it asks of the gateway beside that."""
 
     def knows(self, topic: str, partition: int) -> bool:

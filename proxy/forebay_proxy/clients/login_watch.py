@@ -137,7 +137,7 @@ class LoginWatch:
 
     # Requests
 
-    def goes_on(self, key: int) -> bool:
+    def admit(self, key: int) -> bool:
         """Whether a request of that API may be taken: not once the session has expired, but for another login."""
         member = self._member
         if member is None or not self._in_session or key == SASL_HANDSHAKE:

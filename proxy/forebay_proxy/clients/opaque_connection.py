@@ -463,7 +463,7 @@ class OpaqueConnection(BoundedReads):
         held = gathered + self._untaken
         if held or self._counted:
             self._counted = held > 0
-            self._memory.holds(self, held, gathering=gathered > 0 and self._may_read())
+            self._memory.set_held(self, held, gathering=gathered > 0 and self._may_read())
         self._read_or_not()
 
     def _may_read(self) -> bool:

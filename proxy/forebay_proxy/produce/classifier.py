@@ -75,7 +75,7 @@ class InspectedBatch:
 ALL_SLOTS: Final = slice(0, None)
 
 
-class PassthroughBatch(NamedTuple):
+class UntouchedBatch(NamedTuple):
     """A batch that goes on by itself: a part of the frame, or what a message set was turned into.
 
     `slot` counts the request's partitions; `records`: how many it says to hold, 0 if that cannot be read.
@@ -88,7 +88,7 @@ class PassthroughBatch(NamedTuple):
     records: int
 
 
-class RewritableBatch:
+class TouchedBatch:
     """Checked records, all with a key (they stay on `partition`) or all without (`movable`).
 
     `came`: bytes of the request that they took; halves of a batch that is split by key share its bytes by their size.
@@ -142,8 +142,8 @@ class ClassifiedRequest:
     )
 
     def __init__(self) -> None:
-        self.untouched: list[PassthroughBatch] = []
-        self.touched: list[RewritableBatch] = []
+        self.untouched: list[UntouchedBatch] = []
+        self.touched: list[TouchedBatch] = []
         self.refused: list[Refused] = []
         self.reasons: list[Reason] = []
         self.stamped: dict[int, int] = {}
@@ -289,7 +289,7 @@ class BatchClassifier:
                 self._records_untouched.value += batch.record_count
                 self._topics.untouched(name, batch.record_count, entry.end - entry.start)
             if entry.message_set:
-                out.untouched.append(PassthroughBatch(slot, name, partition, encode_batch(batch), batch.record_count))
+                out.untouched.append(UntouchedBatch(slot, name, partition, encode_batch(batch), batch.record_count))
             else:
                 out.untouched.append(_as_it_came(slot, entry, frame))
             if entry.reason is None:
@@ -304,16 +304,16 @@ class BatchClassifier:
         reason = key_reason(batch.null_keys, batch.record_count - batch.null_keys)
         came = entry.end - entry.start
         if reason is not Reason.KEYED and not self._has_choice(name):
-            out.touched.append(RewritableBatch(slot, name, partition, batch, came, movable=False, whole=True))
+            out.touched.append(TouchedBatch(slot, name, partition, batch, came, movable=False, whole=True))
         elif reason is Reason.MIXED and self._splits(name):
             keyed, null_key = split_by_key(batch)
             part = came * keyed.size // (keyed.size + null_key.size)
             rest = came - part
-            out.touched.append(RewritableBatch(slot, name, partition, keyed, part, movable=False, whole=False))
-            out.touched.append(RewritableBatch(slot, name, partition, null_key, rest, movable=True, whole=False))
+            out.touched.append(TouchedBatch(slot, name, partition, keyed, part, movable=False, whole=False))
+            out.touched.append(TouchedBatch(slot, name, partition, null_key, rest, movable=True, whole=False))
         else:
             movable = reason is Reason.NULL_KEY
-            out.touched.append(RewritableBatch(slot, name, partition, batch, came, movable=movable, whole=True))
+            out.touched.append(TouchedBatch(slot, name, partition, batch, came, movable=movable, whole=True))
         return reason
 
     def _open(
@@ -339,10 +339,8 @@ def _request_reason(request: ProduceRequest, eligibility: Eligibility) -> Reason
     return eligibility.client(request.client_id)
 
 
-def _as_it_came(slot: int, entry: InspectedBatch, frame: bytes) -> PassthroughBatch:
-    return PassthroughBatch(
-        slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end], _says(entry)
-    )
+def _as_it_came(slot: int, entry: InspectedBatch, frame: bytes) -> UntouchedBatch:
+    return UntouchedBatch(slot, entry.topic, entry.partition, memoryview(frame)[entry.start : entry.end], _says(entry))
 
 
 def _says(entry: InspectedBatch) -> int:

@@ -37,7 +37,7 @@ RecordErrors = list[tuple[int, str | None]]
 OnDone = Callable[["ProduceCompletion", bytes | None], None]
 
 
-class Sender(Protocol):
+class Requester(Protocol):
     """Whoever waits for the response."""
 
     @property
@@ -105,7 +105,7 @@ class ProduceCompletion:
         "_answers",
         "_complete",
         "_on_done",
-        "_sender",
+        "_requester",
         "_topics",
         "_when_told",
         "acks",
@@ -135,10 +135,10 @@ class ProduceCompletion:
         on_done: OnDone,
         client: Hashable = None,
         client_id: str | None = CLIENT_ID,
-        sender: Sender | None = None,
+        requester: Requester | None = None,
         principal: str = "",
     ) -> None:
-        self._sender = sender
+        self._requester = requester
         self.principal = principal
         """Whose records they are (Lane.principal)."""
         self.client = client
@@ -172,7 +172,7 @@ class ProduceCompletion:
     @property
     def left(self) -> bool:
         """Most likely nobody hears the answer: the connection that it is for has ended, or its client sends no more."""
-        return self._sender is not None and self._sender.left
+        return self._requester is not None and self._requester.left
 
     def add_topic(self, name: str) -> None:
         """The topic of the partitions added next; topics are answered in this order."""

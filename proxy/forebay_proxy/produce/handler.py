@@ -44,8 +44,8 @@ from forebay_proxy.produce.classifier import (
     BatchClassifier,
     ClassifiedRequest,
     InspectedBatch,
-    PassthroughBatch,
-    RewritableBatch,
+    TouchedBatch,
+    UntouchedBatch,
 )
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
@@ -238,7 +238,7 @@ class ProduceHandler:
         return asked
 
     def append(
-        self, pending: PendingProduce, completion: ProduceCompletion, touched: RewritableBatch, rack: str
+        self, pending: PendingProduce, completion: ProduceCompletion, touched: TouchedBatch, rack: str
     ) -> RecordRun:
         """Put checked records of `pending`, of a client in `rack`, where they belong. The topic is known and memory
         suffices."""
@@ -368,7 +368,7 @@ class PendingProduce:
         self._appended = 0
         """How many of its partitions are behind it, SLICE at a time."""
         self._decompressed = 0
-        self._untouched: list[PassthroughBatch] = []
+        self._untouched: list[UntouchedBatch] = []
         self._observed: list[ObservedRequest] | None = None
         self._entry = handler.ledger.arrived(client, request, inspected) if handler.ledger is not None else None
         self._on_done = client.reserve(request.acks)
@@ -594,7 +594,7 @@ class PendingProduce:
         else:
             self._classify()
 
-    def _too_late(self, touched: RewritableBatch) -> bool:
+    def _too_late(self, touched: TouchedBatch) -> bool:
         """Whether records that keep their order have been overtaken by later ones of the client."""
         node_id, completion = self._client.node_id, self._completion
         if touched.movable or node_id is None:
@@ -602,7 +602,7 @@ class PendingProduce:
         queues = self._handler.cluster.topics[touched.topic].queues
         return queues.too_late(touched.partition, completion.acks, completion.client, node_id, monotonic())
 
-    def _append_batch(self, touched: RewritableBatch) -> RecordRun:
+    def _append_batch(self, touched: TouchedBatch) -> RecordRun:
         handler = self._handler
         pool = handler.accumulator.pool
         used = pool.used
@@ -634,7 +634,7 @@ class PendingProduce:
         if self._flusher is not None:
             self._flusher.cancel()
 
-    def _forward(self, untouched: list[PassthroughBatch]) -> None:
+    def _forward(self, untouched: list[UntouchedBatch]) -> None:
         """A request of the untouched batches alone, in the client's order and, if it may be, the client's version."""
         request, completion = self._request, self._completion
         # Whether a broker takes what could not be opened must be known before anything behind it is carried out.

@@ -19,7 +19,7 @@ from forebay_policies.journal_rows import LONGEST_CLIENT_ID, VERSION, LedgerPart
 from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.brokers.cluster import Cluster
 from forebay_proxy.journal.recorder import Journal
-from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, RewritableBatch
+from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, TouchedBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
 
@@ -90,7 +90,7 @@ class Entry:
         for number, stamped in found.stamped.items():
             self.slots[number].stamped = stamped
 
-    def appended(self, run: RecordRun, touched: RewritableBatch) -> None:
+    def appended(self, run: RecordRun, touched: TouchedBatch) -> None:
         """The records of `touched` were appended as `run`. Only their size and checksum are kept."""
         section = touched.batch.section
         keys = content_keys(section) if self._ledger.keys and not touched.movable else None

@@ -338,7 +338,7 @@ class Observer:
             took = -1.0  # several brokers' times, or another's
         if took >= 0:
             for leader in leaders:
-                self._queues.took(leader, took, waits=request.acks == ALL_REPLICAS)
+                self._queues.took(leader, took, acks_all=request.acks == ALL_REPLICAS)
         journal = self._journal
         if journal is None:
             return

@@ -40,7 +40,7 @@ log = get_logger()
 
 Drained = list[tuple[PartitionQueue, ProducerBatch]]
 
-TRIES: Final = 3
+ATTEMPTS_PER_TIMEOUT: Final = 3
 """A request that may be sent again is given up after this part of the shortest time that a client waits there: the last
 attempt must still be answered before the client has given up. 30 s → 10 s."""
 
@@ -217,9 +217,9 @@ class Sender:
                 shortest_ms = shortest
         if shortest_ms < 0:
             shortest_ms = hurried_ms
-        most_ms = self._request_timeout_ms * TRIES
+        most_ms = self._request_timeout_ms * ATTEMPTS_PER_TIMEOUT
         waits_ms = most_ms if shortest_ms < 0 else min(shortest_ms, most_ms)
-        return max(SHORTEST_WAIT, waits_ms / 1000) / TRIES
+        return max(SHORTEST_WAIT, waits_ms / 1000) / ATTEMPTS_PER_TIMEOUT
 
     def _write(self, request: _Request) -> None:
         connection, now = request.connection, request.sent_at

@@ -19,7 +19,7 @@ from forebay_policies.buffer_pool import BufferPool
 from forebay_policies.producer_batch import Lane, ProducerBatch
 from forebay_policies.retry import ELSEWHERE_TRIES, SERVER_ERRORS
 from forebay_proxy.produce.handler import SHORTEST_WAIT
-from forebay_proxy.produce.sender import TRIES
+from forebay_proxy.produce.sender import ATTEMPTS_PER_TIMEOUT
 from tests.codecs.record_oracle import Record
 from tests.kit.app import Running, running
 from tests.kit.event_loop import in_loop, until
@@ -594,7 +594,7 @@ class TestGivingUp:
         async with pier() as it:
             hurried, _ = await it.with_hurried()
             assert produced((await hurried.receives(1))[0])["ponds", 0].error_code == codes.REQUEST_TIMED_OUT
-            await asyncio.sleep(2 * SHORTEST_WAIT / TRIES)
+            await asyncio.sleep(2 * SHORTEST_WAIT / ATTEMPTS_PER_TIMEOUT)
             it.cluster[0].requests(PRODUCE)[-1].answer()
             assert await it.told() == codes.NONE
 
