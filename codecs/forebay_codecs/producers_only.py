@@ -51,7 +51,7 @@ _NONE: Final = -1
 
 
 def refusal(frame: bytes) -> bytes | None:
-    """See above."""
+    """The framed response that refuses this request, or None if a producer may make it. Raises Malformed."""
     key, version, correlation_id = peek(frame, 0)
     refuse, highest = _REFUSED[key]
     if not 0 <= version <= highest:

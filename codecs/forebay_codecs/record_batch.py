@@ -157,7 +157,7 @@ class ClientBatch:
 
     @property
     def section(self) -> bytes:
-        """The same."""
+        """The uncompressed records section; a copy where it is part of a frame."""
         return self.data[self.start : self.end]
 
     def __eq__(self, other: object) -> bool:

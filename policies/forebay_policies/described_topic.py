@@ -54,7 +54,7 @@ def available(leaders: Sequence[int], up: AbstractSet[tuple[int, str]]) -> Avail
 
 
 class DescribedTopic:
-    """Never changes, but for what it has found out of itself."""
+    """Immutable; caches what it derives from the description."""
 
     __slots__ = ("_available", "_ids", "_placement", "_sections", "_up", "printable_id", "sound", "topic")
 

@@ -26,7 +26,7 @@ Rules
    party of which a sixteenth of the limit waits, or less, is not crowded while all that waits is within the limit: as
    large requests may take a half at once, others would have nothing left.
 7. What clients have left behind waits on, and counts, though their connections do not any more. So once more waits than
-   the limit, who comes anew to a crowded party is not read at all: nothing of his is lost, and to come and go takes no
+   the limit, who comes anew to a crowded party is not read at all: nothing of it is lost, and to come and go takes no
    more than to stay.
 
 Example, limit 64 MiB: 2,000 clients each send 64 KiB of a request and then nothing. Half of them are held; a second
@@ -123,7 +123,7 @@ class InboundMemory:
         self._patience = patience
         self._arriving: dict[Client, _Request] = {}
         self._reader: Client | None = None
-        """Who goes on beyond the limit; None: nobody waits for his turn."""
+        """The client that goes on beyond the limit; None: none waits for its turn."""
         self._held: dict[Client, int] = {}
         self._turns: list[tuple[int, int, Client]] = []
         """A heap of (bytes to come, number, client). Entries whose number differs from that in `_held` are obsolete."""
@@ -138,7 +138,7 @@ class InboundMemory:
         self._waits: dict[object, int] = {}
         self._waits_of: dict[Party, int] = {}
         self._barred: dict[Party, dict[Client, int]] = {}
-        """Who is held because his party is crowded, and of how many bytes his request is, as far as is known."""
+        """Clients that are held because their party is crowded, and of how many bytes their requests are, if known."""
         self._releasing = False
 
     @property

@@ -44,7 +44,7 @@ REMEMBERED: Final = 600
 """Ticks: five minutes, in which 300 such hosts have their turn."""
 
 MOST_REMEMBERED: Final = 10_000
-"""Hosts: who has a network of IPv6 has as many addresses as he likes."""
+"""Hosts: whoever has a network of IPv6 has as many addresses as they like."""
 
 
 class Holder(Protocol):
@@ -117,7 +117,7 @@ class UntakenAnswers:
             self._release()
 
     def tick(self) -> None:
-        """See who does not take his answer. To be called every inbound_memory.TICK_S."""
+        """See which clients do not take their answers. To be called every inbound_memory.TICK_S."""
         self._ticks += 1
         self._closed = {host: at for host, at in self._closed.items() if self._ticks - at <= REMEMBERED}
         taken = [self._takes(holder) for holder in list(self._held)]

@@ -76,7 +76,7 @@ PACKET: Final = 1_200
 """Bytes that are in one packet on any network."""
 
 NEWCOMER_S: Final = 1.0
-"""Who came just before a drain, and could not know, is answered if he asks within this time."""
+"""A client that came just before a drain, and could not know, is answered if it asks within this time."""
 
 UNCLAIMED_S: Final = 30.0
 """Until then brokers are known, and inherited sockets of ports that are none's are closed."""
@@ -362,7 +362,7 @@ class App:
         self._stop()
 
     def _turns(self) -> LeaveTurns:
-        """Whom others do not tell of, as he has left the brokers, has none: his clients leave first."""
+        """A broker that others do not tell of, as it has left the cluster, has none: its clients leave first."""
         rest_s = self._settings.shutdown_timeout_ms / 1000 - NEWCOMER_S - OPAQUE_GRACE
         nodes = self._realm.view.cluster.nodes.keys() - self._departed.left
         return LeaveTurns(nodes, monotonic(), min(MOST_S, max(rest_s, 0.0) / 4))
@@ -450,8 +450,8 @@ def _may_leave(connection: ClientConnection, turns: LeaveTurns, now: float) -> b
 
 
 def _at_rest(connection: ClientConnection) -> bool:
-    """Whether it can be closed with nothing lost. Who waits for his answer sends nothing before it has come: a short
-    one need not be known to have, as it is confirmed with the next request."""
+    """Whether it can be closed with nothing lost. A client that waits for an answer sends nothing before it has come: a
+    short one need not be known to have, as it is confirmed with the next request."""
     return connection.settled and connection.undelivered <= PACKET
 
 

@@ -1,4 +1,4 @@
-"""A client as those see it who answer its requests here: produce.client.Client, metadata_handler.MetadataClient.
+"""A client connection as the Produce and Metadata handlers see it (produce.client, metadata_handler.MetadataClient).
 
 In: a place reserved for each request that will be answered, the answers in any order. Out: answers in their places;
 the connection's end where there is no answer, or records without acks were refused.

@@ -116,7 +116,7 @@ class ClientUpstream:
         self._opaque: OpaqueConnection | None = None
         self._client_slow = False
         self._unmade = False
-        """What is lost now never stood: `_connect` says so."""
+        """The connection attempt failed; `_connect` reports it, so `upstream_lost` must not."""
         self._connecting: asyncio.Task[None] | None = None
         self._gathered: list[Buffer] = []
 

@@ -71,8 +71,8 @@ class ConnectionRegistry:
         self.change(settings, most)
 
     def change(self, settings: Settings, most: int) -> None:
-        """These limits count from now on. Who is there already stays, though he may be one too many; a new age begins
-        now for him."""
+        """These limits count from now on. A connection that is there stays, though it may be one too many; a new age
+        begins now for it."""
         self.most = most
         self._per_ip = settings.max_connections_per_ip
         self._idle = settings.connections_max_idle_ms / 1000

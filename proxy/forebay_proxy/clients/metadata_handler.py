@@ -8,11 +8,10 @@ is LEADER_NOT_AVAILABLE, which every client asks for again.
 
 A client that asks again, on the same connection, for exactly what it asked for before, in whatever order (franz-go's is
 that of a map), wants news: it was told something that turned out wrong, or nothing. It is not answered from what it was
-told before. A refresh once in a while costs
-nothing by that, since the cache has newer answers by then. Where some of the answer was an error, or a partition had no
-leader, that may be why it asks: the rest is asked for again once it is BESIDE_ERRORS_S old. What comes sooner than
-PIPELINED_S after the answer was sent before that answer was there (librdkafka asks again and again while it waits), so
-the same answer will do.
+told before. A refresh once in a while costs nothing by that, since the cache has newer answers by then. Where some of
+the answer was an error, or a partition had no leader, that may be why it asks: the rest is asked for again once it is
+BESIDE_ERRORS_S old. What comes sooner than PIPELINED_S after the answer was sent before that answer was there
+(librdkafka asks again and again while it waits), so the same answer will do.
 """
 
 from __future__ import annotations

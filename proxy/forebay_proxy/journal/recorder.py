@@ -3,9 +3,8 @@
     rows → JSON lines, many rows at once → a bounded buffer → a sink: rolling files, or a topic
 
 In: the fates of batches, choices of partitions, Metadata requests; what crossed racks, which makes rows once a minute;
-once a second, the state of the process. Out: lines,
-handed to the sink four times a second, sooner when there are many. A row costs a microsecond or two. The sink never
-blocks: rows that it has no room for are dropped, counted and logged.
+once a second, the state of the process. Out: lines, handed to the sink four times a second, sooner when there are many.
+A row costs a microsecond or two. The sink never blocks: rows that it has no room for are dropped, counted and logged.
 """
 
 from __future__ import annotations

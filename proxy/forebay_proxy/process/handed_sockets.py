@@ -2,7 +2,7 @@
 
     how many (4 bytes, big endian), then a byte for each AT_ONCE of them, with their descriptors (SCM_RIGHTS)
 
-In: sockets. Out: the same, as others that the receiver owns: who hands them over keeps his own.
+In: sockets. Out: the same, as others that the receiver owns: whoever hands them over keeps its own.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class SettingsInForce:
     """Leaves workers with different settings no longer than it takes to tell or replace them, unless that fails and
     cannot be taken back.
 
-    Whoever changes them holds `turn` from before he reads what he changes.
+    Whoever changes them holds `turn` from before it reads what it changes.
     """
 
     def __init__(self, read: Read, served: Served) -> None:

@@ -442,7 +442,7 @@ class Supervisor:
         return expose(await self.counted(), __version__, self._named)
 
     async def families(self) -> Iterable[Family]:
-        """The same as metric families."""
+        """The metrics of all workers, as Prometheus families."""
         return families(await self.counted(), __version__, self._named)
 
     async def clients(self) -> list[SeenClient]:
