@@ -19,8 +19,10 @@ from time import monotonic
 from typing import Any, Final
 
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.inbound_memory import InboundMemory
+from forebay_policies.leave_turns import MOST_S, LeaveTurns
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.response_memory import ResponseMemory
 from forebay_policies.uniform_partitioner import UniformPartitioner
@@ -35,12 +37,10 @@ from forebay_proxy.clients.client_listeners import ClientListeners
 from forebay_proxy.clients.client_racks import ClientRacks
 from forebay_proxy.clients.connection_context import ConnectionContext
 from forebay_proxy.clients.connections import ConnectionRegistry
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.descriptors import raise_limit
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.handshakes import MAX_PENDING, Handshakes
 from forebay_proxy.clients.held import held
-from forebay_proxy.clients.leave_turns import MOST_S, LeaveTurns
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.terminated_login import LoginDoor
 from forebay_proxy.config.listeners import ClientListener

@@ -20,12 +20,12 @@ from forebay_policies import linger
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.inbound_memory import SMALL
 from forebay_policies.journal_rows import GaugeRow
+from forebay_policies.leave_turns import APART_S
 from forebay_proxy import app as app_module
 from forebay_proxy.app import App
 from forebay_proxy.brokers.session import Session
 from forebay_proxy.clients.client_connection import MAX_UNSENT
 from forebay_proxy.clients.client_listeners import ClientListeners
-from forebay_proxy.clients.leave_turns import APART_S
 from forebay_proxy.clients.opaque_connection import MAX_HELD
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited

@@ -14,9 +14,9 @@ from forebay_codecs.error_codes import (
     REQUEST_TIMED_OUT,
 )
 from forebay_proxy.config.settings import HostPort
-from forebay_proxy.demo.mock_cluster import MockCluster
 from tests.kit.app import running
 from tests.kit.event_loop import in_loop, until
+from tests.kit.faulty_cluster import FaultyCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.wire import WireClient, batch, keyed, metadata, metadata_of, null_key, only, produce
 
@@ -26,16 +26,16 @@ CLOSES = -195
 
 
 @pytest.fixture
-def brokers() -> Iterator[MockCluster]:
+def brokers() -> Iterator[FaultyCluster]:
     """Partition i of the topic is led by broker i + 1."""
-    with MockCluster(3) as brokers:
+    with FaultyCluster(3) as brokers:
         brokers.create_topic(TOPIC, 3)
         for partition in range(3):
             brokers.set_partition_leader(TOPIC, partition, partition + 1)
         yield brokers
 
 
-def servers(brokers: MockCluster) -> tuple[HostPort, ...]:
+def servers(brokers: FaultyCluster) -> tuple[HostPort, ...]:
     pairs = [address.rpartition(":") for address in brokers.bootstrap.split(",")]
     return tuple(HostPort(host, int(port)) for host, _, port in pairs)
 
@@ -46,7 +46,7 @@ async def warm(client: WireClient) -> None:
 
 
 @in_loop
-async def test_every_broker_is_named_by_its_listener(brokers: MockCluster) -> None:
+async def test_every_broker_is_named_by_its_listener(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         client = await forebay.client()
         client.send(metadata(1, TOPIC))
@@ -57,7 +57,7 @@ async def test_every_broker_is_named_by_its_listener(brokers: MockCluster) -> No
 
 
 @in_loop
-async def test_offsets_are_the_brokers_own(brokers: MockCluster) -> None:
+async def test_offsets_are_the_brokers_own(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         clients = [await forebay.client(1) for _ in range(5)]
         for client in clients:
@@ -71,7 +71,7 @@ async def test_offsets_are_the_brokers_own(brokers: MockCluster) -> None:
 
 
 @in_loop
-async def test_a_batch_that_is_not_taken_is_sent_again(brokers: MockCluster) -> None:
+async def test_a_batch_that_is_not_taken_is_sent_again(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         client = await forebay.client(1)
         await warm(client)
@@ -86,7 +86,7 @@ async def test_a_batch_that_is_not_taken_is_sent_again(brokers: MockCluster) -> 
 
 
 @in_loop
-async def test_movable_records_are_tried_at_another_broker(brokers: MockCluster) -> None:
+async def test_movable_records_are_tried_at_another_broker(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         client = await forebay.client(1)
         await warm(client)
@@ -101,7 +101,7 @@ async def test_movable_records_are_tried_at_another_broker(brokers: MockCluster)
 
 @in_loop
 @pytest.mark.parametrize(("code", "told"), [(NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS), (CLOSES, REQUEST_TIMED_OUT)])
-async def test_what_may_have_been_appended_is_the_clients_to_know(brokers: MockCluster, code: int, told: int) -> None:
+async def test_what_may_have_been_appended_is_the_clients_to_know(brokers: FaultyCluster, code: int, told: int) -> None:
     async with running(servers(brokers)) as forebay:
         client = await forebay.client(1)
         await warm(client)
@@ -115,7 +115,7 @@ async def test_what_may_have_been_appended_is_the_clients_to_know(brokers: MockC
 
 
 @in_loop
-async def test_keyed_records_wait_for_their_broker_and_the_others_do_not(brokers: MockCluster) -> None:
+async def test_keyed_records_wait_for_their_broker_and_the_others_do_not(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         keeping, free = await forebay.client(1), await forebay.client(1)
         await warm(keeping)
@@ -131,7 +131,7 @@ async def test_keyed_records_wait_for_their_broker_and_the_others_do_not(brokers
 
 
 @in_loop
-async def test_keyed_records_follow_a_partition_that_is_led_elsewhere(brokers: MockCluster) -> None:
+async def test_keyed_records_follow_a_partition_that_is_led_elsewhere(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         client = await forebay.client(1)
         await warm(client)
@@ -144,7 +144,7 @@ async def test_keyed_records_follow_a_partition_that_is_led_elsewhere(brokers: M
 
 
 @in_loop
-async def test_while_a_slow_broker_holds_a_batch_the_next_one_grows(brokers: MockCluster) -> None:
+async def test_while_a_slow_broker_holds_a_batch_the_next_one_grows(brokers: FaultyCluster) -> None:
     async with running(servers(brokers)) as forebay:
         clients = [await forebay.client(1) for _ in range(20)]
         await warm(clients[0])

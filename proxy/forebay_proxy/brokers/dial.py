@@ -15,8 +15,8 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
-from forebay_proxy.brokers.keepalive import keep_alive
 from forebay_proxy.brokers.tried_addresses import TriedAddresses
+from forebay_proxy.keepalive import keep_alive
 from forebay_proxy.security.tls import SHUTDOWN_S, explain
 
 _LEFT: Final = "TLS: the other side has left in the middle of the handshake"

@@ -13,6 +13,7 @@ from time import monotonic
 
 from forebay_codecs.header import peek
 from forebay_codecs.primitives import Buffer
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.eligibility import Eligibility
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.untaken_answers import LARGE, UntakenAnswers
@@ -20,7 +21,6 @@ from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import LastAnswer
 from forebay_proxy.clients.response_orderer import ResponseOrderer, Slot
 from forebay_proxy.produce.completion import OnDone, ProduceCompletion

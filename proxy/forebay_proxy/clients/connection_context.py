@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.inbound_memory import InboundMemory
 from forebay_policies.loop_turns import LoopTurns
 from forebay_policies.untaken_answers import UntakenAnswers
 from forebay_proxy.clients.client_racks import ClientRacks
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.login_watch import Realms
 from forebay_proxy.clients.metadata_handler import MetadataHandler

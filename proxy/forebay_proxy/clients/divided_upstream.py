@@ -29,13 +29,13 @@ from forebay_codecs.produce_request import ProduceRequest
 from forebay_codecs.produce_response import ProduceResponse
 from forebay_codecs.producers_only import MESSAGE
 from forebay_policies import retry
+from forebay_policies.divided_requests import DividedRequest, PartitionPart
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.leader_handover import NOWHERE, LeaderHandover
 from forebay_proxy.clients.client_identity import ClientIdentity
 from forebay_proxy.clients.client_upstream import ClientUpstream, UpstreamGateway
 from forebay_proxy.clients.connection_life import ConnectionLife
 from forebay_proxy.clients.connection_state import Cause
-from forebay_proxy.clients.divided_requests import DividedRequest, PartitionPart
 from forebay_proxy.clients.opaque_connection import Expected, OpaqueConnection
 from forebay_proxy.clients.response_orderer import ResponseOrderer
 

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from forebay_proxy.brokers.keepalive import keep_alive
 from forebay_proxy.clients.listener_ports import ListenerPorts
 from forebay_proxy.config.listeners import ClientListener
 from forebay_proxy.errors import StartError
 from forebay_proxy.inherited import Inherited
+from forebay_proxy.keepalive import keep_alive
 from forebay_proxy.logs import get_logger
 
 log = get_logger()

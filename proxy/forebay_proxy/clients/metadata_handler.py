@@ -25,12 +25,12 @@ from forebay_codecs import error_codes, one_broker
 from forebay_codecs.metadata import NO_TOPIC_ID, Broker, Topic
 from forebay_codecs.metadata_request import MetadataRequest
 from forebay_codecs.metadata_response import assemble, encode_cluster, encode_topic
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.described_topic import DescribedTopic
 from forebay_policies.eligibility import LONGEST_NAME
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.metadata_cache import NEVER, Brokers, CachedTopic, MetadataCache
 from forebay_proxy.brokers.metadata_updater import MetadataUpdater
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.client import Client
 

@@ -1,6 +1,6 @@
 """A Kafka cluster inside this process: librdkafka's mock cluster, out of the confluent-kafka wheel.
 
-In: a number of brokers, then topics, leaders, delays and faults. Out: real listening ports on 127.0.0.1 that speak
+In: a number of brokers, then topics, leaders and delays. Out: real listening ports on 127.0.0.1 that speak
 Kafka's protocol, brokers numbered from 1, and a record of the requests they received.
 Wrong: no wheel, or one without librdkafka beside it → MockClusterUnavailable; a call that librdkafka refuses →
 MockClusterError with librdkafka's own words.
@@ -16,7 +16,6 @@ import ctypes
 import ctypes.util
 import importlib.util
 from collections import Counter
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -63,17 +62,9 @@ _SIGNATURES: Final[dict[str, tuple[type | None, list[type]]]] = {
     "rd_kafka_mock_topic_create": (_INT, [_POINTER, _TEXT, _INT, _INT]),
     "rd_kafka_mock_partition_set_leader": (_INT, [_POINTER, _TEXT, ctypes.c_int32, ctypes.c_int32]),
     "rd_kafka_mock_broker_set_rtt": (_INT, [_POINTER, ctypes.c_int32, _INT]),
-    "rd_kafka_mock_broker_set_down": (_INT, [_POINTER, ctypes.c_int32]),
-    "rd_kafka_mock_broker_set_up": (_INT, [_POINTER, ctypes.c_int32]),
-    "rd_kafka_mock_push_request_errors_array": (
-        None,
-        [_POINTER, ctypes.c_int16, _SIZE, ctypes.POINTER(_INT)],
-    ),
-    "rd_kafka_mock_clear_request_errors": (None, [_POINTER, ctypes.c_int16]),
     "rd_kafka_mock_start_request_tracking": (None, [_POINTER]),
     "rd_kafka_mock_stop_request_tracking": (None, [_POINTER]),
     "rd_kafka_mock_get_requests": (ctypes.POINTER(_POINTER), [_POINTER, ctypes.POINTER(_SIZE)]),
-    "rd_kafka_mock_clear_requests": (None, [_POINTER]),
     "rd_kafka_mock_request_id": (ctypes.c_int32, [_POINTER]),
     "rd_kafka_mock_request_api_key": (ctypes.c_int16, [_POINTER]),
     "rd_kafka_mock_request_timestamp": (ctypes.c_int64, [_POINTER]),
@@ -163,40 +154,16 @@ class MockCluster:
         """Hold back every response of `broker` for `ms`; 0 ends it."""
         self._check(self._library.rd_kafka_mock_broker_set_rtt(self._handle(), broker, ms))
 
-    def broker_down(self, broker: int) -> None:
-        """Close the broker's connections and its port; it keeps its place in Metadata and its partitions."""
-        self._check(self._library.rd_kafka_mock_broker_set_down(self._handle(), broker))
-
-    def broker_up(self, broker: int) -> None:
-        """Listen on the broker's port again."""
-        self._check(self._library.rd_kafka_mock_broker_set_up(self._handle(), broker))
-
-    def push_request_errors(self, api_key: int, codes: Sequence[int]) -> None:
-        """The next len(codes) requests of that API, at whichever broker, are answered with these error codes.
-
-        0 stands for a request that is carried out, librdkafka's −195 (_TRANSPORT) for a connection that is closed.
-        """
-        array = (_INT * len(codes))(*codes)
-        self._library.rd_kafka_mock_push_request_errors_array(self._handle(), api_key, len(codes), array)
-
-    def clear_request_errors(self, api_key: int) -> None:
-        """Forget the errors that were pushed and not yet given."""
-        self._library.rd_kafka_mock_clear_request_errors(self._handle(), api_key)
-
     def start_request_tracking(self) -> None:
-        """From now on keep every request, until `clear_requests` or `stop_request_tracking`."""
+        """From now on keep every request, until `stop_request_tracking`."""
         self._library.rd_kafka_mock_start_request_tracking(self._handle())
 
     def stop_request_tracking(self) -> None:
         """Stop, and forget what was kept."""
         self._library.rd_kafka_mock_stop_request_tracking(self._handle())
 
-    def clear_requests(self) -> None:
-        """Forget the requests kept so far; tracking goes on."""
-        self._library.rd_kafka_mock_clear_requests(self._handle())
-
     def requests(self) -> list[MockRequest]:
-        """What the brokers received since tracking began or was cleared, in order of arrival."""
+        """What the brokers received since tracking began, in order of arrival."""
         library = self._library
         count = _SIZE()
         array = library.rd_kafka_mock_get_requests(self._handle(), ctypes.byref(count))
@@ -213,7 +180,7 @@ class MockCluster:
             library.rd_kafka_mock_request_destroy_array(array, count)
 
     def request_counts(self) -> Counter[tuple[int, int]]:
-        """(broker, API key) → requests since tracking began or was cleared."""
+        """(broker, API key) → requests since tracking began."""
         return Counter((request.broker, request.api_key) for request in self.requests())
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from forebay_policies.accumulator import Accumulator
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.eligibility import Eligibility, Observed
 from forebay_policies.loop_turns import LoopTurns
@@ -31,7 +32,6 @@ from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.producer_id_requests import ProducerIdRequests
 from forebay_proxy.brokers.reachability import Reachability
 from forebay_proxy.clients.client_upstream import Departing
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.metadata_handler import MetadataHandler
 from forebay_proxy.config.settings import Patterns, Settings
 from forebay_proxy.journal.recorder import Journal

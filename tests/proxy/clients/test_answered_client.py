@@ -8,11 +8,11 @@ import pytest
 import structlog
 
 from forebay_codecs.error_codes import CORRUPT_MESSAGE
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.hold_reason import HoldReason
 from forebay_policies.untaken_answers import LARGE, UntakenAnswers
 from forebay_proxy.clients.answered_client import AnsweredClient
 from forebay_proxy.clients.connection_state import Cause, Phase
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.produce.completion import ProduceCompletion
 from tests.kit.event_loop import in_loop, turns, until
 from tests.proxy.clients.upstream_kit import Stage

@@ -18,7 +18,7 @@ from forebay_proxy.inherited import Inherited
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.ports import LOOPBACK, accepts, free_port, free_run
-from tests.proxy.brokers.test_keepalive import Connected, kept_alive
+from tests.proxy.test_keepalive import Connected, kept_alive
 
 
 class Door:

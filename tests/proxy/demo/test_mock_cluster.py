@@ -16,13 +16,14 @@ from forebay_codecs.api_keys import METADATA, PRODUCE
 from forebay_codecs.error_codes import NOT_ENOUGH_REPLICAS
 from forebay_proxy.demo.mock_cluster import MockCluster, MockClusterError, MockClusterUnavailable, find_librdkafka
 from forebay_proxy.demo.wire import ProduceAnswers, ProduceTemplate
+from tests.kit.faulty_cluster import FaultyCluster
 
 TOPIC = "ponds"
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    with MockCluster(3) as cluster:
+def cluster() -> Iterator[FaultyCluster]:
+    with FaultyCluster(3) as cluster:
         yield cluster
 
 
@@ -72,7 +73,7 @@ def test_a_real_client_produces_and_finds_its_records(cluster: MockCluster) -> N
         consumer.close()
 
 
-def test_requests_are_counted_by_broker_and_api(cluster: MockCluster) -> None:
+def test_requests_are_counted_by_broker_and_api(cluster: FaultyCluster) -> None:
     cluster.create_topic(TOPIC, 1)
     cluster.set_partition_leader(TOPIC, 0, 2)
     produce(addresses(cluster)[1])
@@ -113,7 +114,7 @@ def test_a_broker_with_a_round_trip_answers_no_sooner(cluster: MockCluster) -> N
     assert time.perf_counter() - start >= 0.115
 
 
-def test_a_broker_that_is_down_refuses_connections_until_it_is_up(cluster: MockCluster) -> None:
+def test_a_broker_that_is_down_refuses_connections_until_it_is_up(cluster: FaultyCluster) -> None:
     cluster.create_topic(TOPIC, 1)
     cluster.set_partition_leader(TOPIC, 0, 3)
     cluster.broker_down(3)
@@ -123,7 +124,7 @@ def test_a_broker_that_is_down_refuses_connections_until_it_is_up(cluster: MockC
     assert produce(addresses(cluster)[2]) == [0]
 
 
-def test_pushed_errors_are_given_once_each_and_only_to_their_api(cluster: MockCluster) -> None:
+def test_pushed_errors_are_given_once_each_and_only_to_their_api(cluster: FaultyCluster) -> None:
     cluster.create_topic(TOPIC, 1)
     cluster.set_partition_leader(TOPIC, 0, 1)
     cluster.push_request_errors(METADATA, [NOT_ENOUGH_REPLICAS])

@@ -24,19 +24,19 @@ from forebay_proxy.demo import mock_cluster
 from forebay_proxy.demo import run as demo
 from forebay_proxy.demo.forebay import ForebayFailed, running_forebay
 from forebay_proxy.demo.load import LoadCounts, LoadPlan, LoadResult, arrivals, measure_capacity, run_load
-from forebay_proxy.demo.mock_cluster import MockCluster
 from forebay_proxy.demo.reader import Stored, read_stored
 from forebay_proxy.demo.report import Leg, comparison, nothing_lost_line, percentile
 from forebay_proxy.demo.run import DemoOptions, run_demo
 from forebay_proxy.demo.wire import CLIENT_ID, ProduceAnswers, ProduceTemplate
+from tests.kit.faulty_cluster import FaultyCluster
 
 SHORT = DemoOptions(rate=400, clients=4, warm_up=0.2, seconds=0.8, calibration=0)
 PLAN = LoadPlan("ponds", partitions=3, clients=2, rate=500, warm_up=0.1, seconds=0.4)
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    with MockCluster(3) as cluster:
+def cluster() -> Iterator[FaultyCluster]:
+    with FaultyCluster(3) as cluster:
         cluster.create_topic(PLAN.topic, PLAN.partitions)
         for partition in range(PLAN.partitions):
             cluster.set_partition_leader(PLAN.topic, partition, partition + 1)
@@ -100,7 +100,7 @@ def test_an_answer_about_anything_else_is_malformed() -> None:
         answers.read(bytes(answers.size), 0)
 
 
-def test_what_is_acknowledged_is_in_the_partitions(cluster: MockCluster) -> None:
+def test_what_is_acknowledged_is_in_the_partitions(cluster: FaultyCluster) -> None:
     async def run() -> tuple[LoadResult, Stored]:
         result = await run_load(cluster.bootstrap, PLAN, random.Random(3), LoadCounts())
         return result, await read_stored(cluster.bootstrap, PLAN.topic)
@@ -113,7 +113,7 @@ def test_what_is_acknowledged_is_in_the_partitions(cluster: MockCluster) -> None
     assert (stored.batches, stored.records_in_batches) == (len(offered), len(offered))
 
 
-def test_records_for_a_broker_that_goes_down_have_failed(cluster: MockCluster) -> None:
+def test_records_for_a_broker_that_goes_down_have_failed(cluster: FaultyCluster) -> None:
     counts = LoadCounts()
 
     async def run() -> LoadResult:
@@ -128,7 +128,7 @@ def test_records_for_a_broker_that_goes_down_have_failed(cluster: MockCluster) -
     assert result.acknowledged + result.failed == len(list(arrivals(PLAN, random.Random(3))))
 
 
-def test_the_capacity_is_what_is_acknowledged_while_nobody_pauses(cluster: MockCluster) -> None:
+def test_the_capacity_is_what_is_acknowledged_while_nobody_pauses(cluster: FaultyCluster) -> None:
     """With 20 ms for each answer, 2 clients on 3 connections get at most 300/s; 6 are there anyhow."""
     for broker in (1, 2, 3):
         cluster.set_broker_rtt(broker, 20)
@@ -280,7 +280,7 @@ def test_what_the_machine_bears_is_measured_and_said() -> None:
     assert out.getvalue().count("nothing lost, the counts agree") == 2
 
 
-def test_forebay_is_gone_when_its_block_is_left(cluster: MockCluster) -> None:
+def test_forebay_is_gone_when_its_block_is_left(cluster: FaultyCluster) -> None:
     async def run() -> str:
         async with running_forebay(cluster.bootstrap) as bootstrap:
             host, _, port = bootstrap.rpartition(":")

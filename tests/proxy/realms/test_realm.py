@@ -7,11 +7,11 @@ from random import Random
 from time import monotonic
 
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.loop_turns import LoopTurns
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.logs import RateLimited, get_logger
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.realms.realm import Realm, Shared, TouchSettings

@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from forebay_policies.buffer_pool import BufferPool
+from forebay_policies.departed_brokers import DepartedBrokers
 from forebay_policies.described_topic import DescribedTopics
 from forebay_policies.identities import KEPT_S
 from forebay_policies.loop_turns import LoopTurns
@@ -20,7 +21,6 @@ from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import Listener
 from forebay_proxy.clients.listener_ports import ListenerPorts

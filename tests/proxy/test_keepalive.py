@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from forebay_proxy.brokers.dial import dial
-from forebay_proxy.brokers.keepalive import FIRST_PROBE_S, keep_alive
+from forebay_proxy.keepalive import FIRST_PROBE_S, keep_alive
 from tests.kit.event_loop import in_loop, soon
 from tests.kit.ports import LOOPBACK
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forebay_codecs.metadata import Broker
-from forebay_proxy.clients.departed_brokers import DepartedBrokers
+from forebay_policies.departed_brokers import DepartedBrokers
 
 ONE, TWO, THREE = (Broker("pond", 9090 + node, None) for node in (1, 2, 3))
 BOTH = {1: ONE, 2: TWO}

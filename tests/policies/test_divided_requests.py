@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forebay_codecs import error_codes, produce_request, produce_response
 from forebay_codecs.produce_response import PartitionResponse, ProduceResponse
-from forebay_proxy.clients.divided_requests import DividedRequest, PartitionPart
+from forebay_policies.divided_requests import DividedRequest, PartitionPart
 from tests.kit.wire import batch, null_key, produce
 
 

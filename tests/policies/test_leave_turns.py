@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_proxy.clients.leave_turns import APART_S, GAP_S, LeaveTurns
+from forebay_policies.leave_turns import APART_S, GAP_S, LeaveTurns
 
 
 def leaving(turns: LeaveTurns, now: float) -> list[int | None]:
