@@ -16,6 +16,8 @@ from forebay_pipeline.advice.facts import LINGERS_MS, BatchUse, BrokerUse, Topic
 from forebay_pipeline.partitions.batches import tallied
 from forebay_policies.accumulator import ALL_REPLICAS
 
+COLUMNS: Final = ("runs", "codec", "movable", "acks")
+"""Those of batch rows that are needed here and not for a Summary (measures.SUMMARIZED)."""
 _SENT_US: Final = 200
 """Batches of one request are noted as sent within so much of each other; so its requests are counted to about 1 %."""
 LINGERED: Final = tuple(f"after_{each}_ms" for each in LINGERS_MS)

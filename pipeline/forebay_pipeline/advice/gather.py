@@ -1,6 +1,6 @@
 """Gathers the Facts of a span of a journal.
 
-In: its rows, with those that are KEPT beside, and their Summary. Out: Facts.
+In: its rows, in COLUMNS, with those that are KEPT beside, and their Summary. Out: Facts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from forebay_pipeline.advice import clients as of_clients
 from forebay_pipeline.advice import counts
 from forebay_pipeline.advice.facts import Facts, TopicRacks
 from forebay_pipeline.advice.present import Present
-from forebay_pipeline.partitions.measures import Rows
+from forebay_pipeline.partitions.measures import SUMMARIZED, Rows
 from forebay_pipeline.partitions.summary import Summary
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_policies.journal_rows import LedgerRow, ObservedRow, RackRow
@@ -26,6 +26,8 @@ KEPT: Final[Mapping[type[msgspec.Struct], Mapping[str, str]]] = {
     RackRow: {name: name for name in TopicRacks._fields},
 }
 """Kind of rows → what is needed of it, as in clients.py."""
+COLUMNS: Final = (*SUMMARIZED, *counts.COLUMNS)
+"""What is needed of batches, gauges and metadata requests, for their Summary, too."""
 
 
 def gather(

@@ -28,7 +28,7 @@ from forebay_pipeline.jobs.options import (
     span_options,
 )
 from forebay_pipeline.jobs.text_table import terminal_width
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_pipeline.journal.source import JournalPlace, Span, reader
 from forebay_pipeline.storage import Storage
 
 
@@ -83,7 +83,7 @@ def command(
     wanted = Wanted(span, topics, state, min(due_us, span.last or due_us))
     topics_now = KafkaTopics(place.brokers)
     again = reading(session, place, wanted)
-    result, moved_on = audit(session, read_rows(session, place, again.span, but=again.but), topics_now, wanted)
+    result, moved_on = audit(session, reader(session, place, again.span, again.but), topics_now, wanted)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
         storage.write(output, msgspec.json.encode(result))

@@ -1,6 +1,6 @@
 """The ledger as an audit sees it: a row for each part of a client's request, its fate, and whether to check it.
 
-In: rows of the journal (all kinds, SPARK_SCHEMA) and what is wanted. Out: `parts`; what they claim of the topics; how
+In: rows of the journal (LedgerRow at least) and what is wanted. Out: `parts`; what they claim of the topics; how
 far each process's rows are audited.
 """
 

@@ -1,6 +1,6 @@
 """What the journal itself lost: rows that were dropped, lines that cannot be read, rows and files that are not there.
 
-In: rows of the journal (all kinds, SPARK_SCHEMA), and what is wanted. Out: Losses, and for the next audit how far the
+In: rows of the journal (all kinds, OF_ALL_KINDS), and what is wanted. Out: Losses, and for the next audit how far the
 numbers of each process were followed (state.Followed).
 
 Plan: the rows of a process and kind are numbered, and its gauge rows, once a second, say how many of each kind there
@@ -41,6 +41,11 @@ _ACKNOWLEDGED: Final[BatchFate] = "acknowledged"
 _KINDS: Final = [kind_of(row) for row in ROWS]
 _COUNTED: Final = [kind for kind in _KINDS if kind != _GAUGE]
 """Kinds that a gauge row counts, in `<kind>_rows_total`."""
+OF_ALL_KINDS: Final = (
+    *("process", "seq", "topic", "fate", "started_us", "last", "cluster_id", "files_before", "rows_dropped_total"),
+    *(f"{kind}_rows_total" for kind in _COUNTED),
+)
+"""The columns that `losses` looks at, beside those that all rows have."""
 _OWN: Final = "own"
 """Instead of a kind: the row's own, which it counts by its number."""
 

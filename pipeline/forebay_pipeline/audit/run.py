@@ -13,7 +13,7 @@ from forebay_pipeline.audit import ledger
 from forebay_pipeline.audit.examine import Examined, examine, keep
 from forebay_pipeline.audit.incomplete import incomplete
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
-from forebay_pipeline.audit.losses import Losses, losses
+from forebay_pipeline.audit.losses import OF_ALL_KINDS, Losses, losses
 from forebay_pipeline.audit.ranges import (
     Audited,
     Claimed,
@@ -29,24 +29,27 @@ from forebay_pipeline.audit.result import AuditResult, Counts
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.audit.topics import Topics
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.source import ReadRows
+from forebay_policies.journal_rows import LedgerRow
 
 _TRIES: Final = 3
 """Retention may delete records while they are read; then the audit is tried again. The last time it is judged by what
 is left afterwards: what expired meanwhile counts as expired, even where it was read in time."""
 
 
-def audit(spark: SparkSession, rows: DataFrame, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
-    """Audit `rows` (all kinds, SPARK_SCHEMA) against the topics; the result, and the state after it.
+def audit(spark: SparkSession, journal: ReadRows, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
+    """Audit the journal's ledger against the topics; the result, and the state after it.
 
-    They are read twice. The state stays that of `wanted` if some were deleted in between.
+    It is read twice: the numbers of all rows, then those of the ledger. The state stays that of `wanted` if some of
+    these were deleted in between.
 
     Raises CannotRun if the ledger has no rows of the span, if all their records have expired, if the state is that of
     another cluster, or as `topics` does.
     """
-    rows = wanted.around.of(rows)
-    lost = losses(rows, wanted, topics.cluster_id)
+    lost = losses(wanted.around.of(journal(columns=OF_ALL_KINDS)), wanted, topics.cluster_id)
     state = wanted.state or AuditState()
     _check_cluster(state, lost)
+    rows = wanted.around.of(journal([LedgerRow]))
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
     with keep(ledger.parts(ours, wanted, copied=lost.repeated > 0)) as parts:
         survey = ledger.survey(parts, wanted.before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import click
@@ -52,12 +52,15 @@ def wait_s(place: JournalPlace, late: int | None) -> int:
     return LATE_TOPIC_S if place.in_kafka else LATE_FILES_S
 
 
-def live_rows(session: SparkSession, place: JournalPlace, kinds: Kinds, name: str) -> DataFrame:
-    """The journal's rows of these kinds as a stream, for the job `name`. Raises CannotRun where no proxy writes."""
+def live_rows(session: SparkSession, place: JournalPlace, kinds: Kinds, columns: Sequence[str], name: str) -> DataFrame:
+    """The journal's rows of these kinds, in these columns, as a stream, for the job `name`.
+
+    Raises CannotRun where no proxy writes.
+    """
     if is_compacted(session, place):
         raise CannotRun(f"{place} was written by `compact`; {name} reads what the proxy writes (dt=…/hour=…).")
     # Rows that expired unread are history; what is going on now can be told without them.
-    return stream_rows(session, place, FILES_A_TRIGGER, kinds=kinds, skip_expired=True)
+    return stream_rows(session, place, FILES_A_TRIGGER, kinds=kinds, columns=columns, skip_expired=True)
 
 
 def tell_late(count: int, what: str) -> None:

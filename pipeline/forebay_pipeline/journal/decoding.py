@@ -25,26 +25,31 @@ _BLOCK: Final = 4 << 20
 """Bytes of lines decoded at once: some 15,000 rows."""
 _PIECE: Final = 64 << 10
 """Compressed bytes taken at once."""
+_ALWAYS: Final = (KIND, "error", "time_us")
 
 
 class Wanted(NamedTuple):
-    """What is wanted of the lines: rows of these kinds, all if there are none; and with `unknown` the column UNKNOWN.
+    """What is wanted of the lines: rows of these kinds, all if there are none; of their columns these, all if there are
+    none; and with `unknown` the column UNKNOWN.
 
-    Torn rows are always wanted. Lines of kinds that are not are only checked for being whole. With `folders` each block
-    comes as parquet_folders.py has it.
+    Torn rows are always wanted, and the columns _ALWAYS. Lines of kinds that are not are only checked for being whole.
+    With `folders` each block comes as parquet_folders.py has it.
     """
 
     kinds: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     unknown: bool = False
     folders: bool = False
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows: those of the kinds, and `error`, in the order of ARROW_SCHEMA; UNKNOWN and DAY."""
-        fields = list(ARROW_SCHEMA)
+        """The columns of the rows, in the order of ARROW_SCHEMA; UNKNOWN and DAY."""
+        names = set(ARROW_SCHEMA.names)
         if self.kinds:
-            names = {"error", *columns_of(*(row for row in ROWS if kind_of(row) in self.kinds))}
-            fields = [field for field in fields if field.name in names]
+            names &= {*_ALWAYS, *columns_of(*(row for row in ROWS if kind_of(row) in self.kinds))}
+        if self.columns:
+            names &= {*_ALWAYS, *self.columns}
+        fields = [field for field in ARROW_SCHEMA if field.name in names]
         if self.unknown:
             fields.append(pa.field(UNKNOWN, pa.string()))
         if self.folders:

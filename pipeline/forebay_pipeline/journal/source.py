@@ -8,9 +8,9 @@ has other columns. What cannot be read becomes torn rows (decoding.py).
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from pyspark.errors import AnalysisException
@@ -49,6 +49,13 @@ OFFSETS_A_TRIGGER: Final = 1_000_000
 
 Kinds = Sequence[type[msgspec.Struct]]
 """Kinds of rows (journal_rows); none: all of them."""
+
+
+class ReadRows(Protocol):
+    """Reads a span of a journal as it was at one moment, some rows or others, as often as it is called."""
+
+    def __call__(self, kinds: Kinds = (), columns: Sequence[str] = ()) -> DataFrame:
+        """As read_rows does."""
 
 
 class Span(NamedTuple):
@@ -129,35 +136,52 @@ def read_rows(
     place: JournalPlace,
     span: Span = ALL_TIME,
     kinds: Kinds = (),
-    *,
-    but: Collection[str] = (),
+    columns: Sequence[str] = (),
 ) -> DataFrame:
     """Every row of the span exactly once, and torn rows of the files around it, in SPARK_SCHEMA.
 
     What comes after this call is not read, however often the rows are. With `kinds`, only rows of these and torn ones,
-    in the columns of these and `error`: others then cost little. The proxy's files whose names are in `but` are not
-    read. Raises CannotRun if there is no journal at `place`, or it has files that may not be read.
+    in the columns of these and `error`; with `columns`, of those only these, the kind, `error` and the time: others
+    then cost little. Raises CannotRun if there is no journal at `place`, or it has files that may not be read.
     """
-    wanted = Wanted(_names(kinds))
+    return reader(spark, place, span)(kinds, columns)
+
+
+def reader(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME, but: Collection[str] = ()) -> ReadRows:
+    """Reads what there is now. The proxy's files whose names are in `but` are not read. Raises as read_rows does."""
+    read = _opened(spark, place, span, but)
+
+    def rows(kinds: Kinds = (), columns: Sequence[str] = ()) -> DataFrame:
+        return read(Wanted(_names(kinds), tuple(columns)))
+
+    return rows
+
+
+def _opened(
+    spark: SparkSession, place: JournalPlace, span: Span, but: Collection[str]
+) -> Callable[[Wanted], DataFrame]:
     if place.in_kafka:
         options = {**_kafka(place), **_what_there_is(place, span)}
-        records = spark.read.format("kafka").options(**options).load()
-        return span.of(_decoded(records.select("value"), wanted))
+        records = spark.read.format("kafka").options(**options).load().select("value")
+        return lambda wanted: span.of(_decoded(records, wanted))
     if place.format != PARQUET:
-        return _of_kinds(_of_tables(spark, str(place), place.format, span, wanted), wanted)
+        tables = _tables(spark, str(place), place.format)
+        return lambda wanted: _selected(_of_tables(spark, tables, span, wanted), wanted)
     folder = _folder(spark, place)
     if folder.format is not None:
         check_readable(spark, Storage(spark), str(place), list)
         expect(str(place), folder.format, PARQUET)
-        return _of_kinds(_parquet(spark, str(place), span), wanted)
+        rows = _parquet(spark, str(place), span)
+        return lambda wanted: _selected(rows, wanted)
     hours = folder.hours(span)
     if not hours:
-        return spark.createDataFrame([], from_arrow_schema(wanted.schema))
+        return lambda wanted: spark.createDataFrame([], from_arrow_schema(wanted.schema))
     may_vanish = check_readable(spark, Storage(spark), str(place), lambda: hours)
     files = _closed(spark.read.format("binaryFile").options(**_missing(may_vanish=may_vanish)).load(hours))
     if but:
         files = files.where(~F.col("_metadata.file_name").isin(*but))
-    return span.of(_decoded(files.select("path", "content"), wanted))
+    contents = files.select("path", "content")
+    return lambda wanted: span.of(_decoded(contents, wanted))
 
 
 def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[str]:
@@ -205,6 +229,7 @@ def stream_rows(
     files_a_trigger: int = 64,
     *,
     kinds: Kinds = (),
+    columns: Sequence[str] = (),
     skip_expired: bool = False,
     unknown: bool = False,
     folders: bool = False,
@@ -212,12 +237,12 @@ def stream_rows(
 ) -> DataFrame:
     """New rows as a stream, in SPARK_SCHEMA, and with `unknown` in UNKNOWN as well; not of what `compact` wrote.
 
-    `kinds` are as in read_rows, `folders` as in decoding.Wanted. At most `files_a_trigger` files, or
+    `kinds` and `columns` are as in read_rows, `folders` as in decoding.Wanted. At most `files_a_trigger` files, or
     `offsets_a_trigger` records of a topic, are read at once. Rows that a topic lost before they were read fail the
     query unless `skip_expired`. Raises CannotRun if there is no journal at `place`, or it has files now that may not be
     read.
     """
-    wanted = Wanted(_names(kinds), unknown, folders)
+    wanted = Wanted(_names(kinds), tuple(columns), unknown, folders)
     if place.in_kafka:
         options = {
             **_kafka(place),
@@ -292,20 +317,19 @@ def _check_columns(spark: SparkSession, folder: str) -> None:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
 
 
-def _of_kinds(rows: DataFrame, wanted: Wanted) -> DataFrame:
+def _selected(rows: DataFrame, wanted: Wanted) -> DataFrame:
     """The wanted ones of rows in SPARK_SCHEMA, in `wanted.schema`."""
-    if not wanted.kinds:
-        return rows
-    return rows.where(F.col(KIND).isin(TORN, *wanted.kinds)).select(wanted.schema.names)
-
-
-def _of_tables(spark: SparkSession, folder: str, table_format: Format, span: Span, wanted: Wanted) -> DataFrame:
-    """In SPARK_SCHEMA; tables of kinds that are not wanted are not read."""
-    found = _tables(spark, folder, table_format)
     if wanted.kinds:
-        found = {name: rows for name, rows in found.items() if name in (OTHER, *wanted.kinds)}
+        rows = rows.where(F.col(KIND).isin(TORN, *wanted.kinds))
+    return rows.select(wanted.schema.names)
+
+
+def _of_tables(spark: SparkSession, tables: Mapping[str, DataFrame], span: Span, wanted: Wanted) -> DataFrame:
+    """In SPARK_SCHEMA; tables of kinds that are not wanted are not read."""
+    if wanted.kinds:
+        tables = {name: rows for name, rows in tables.items() if name in (OTHER, *wanted.kinds)}
     # The kind is said of a whole table, so that those of other kinds need not be read.
-    each = (rows if name == OTHER else rows.withColumn(KIND, F.lit(name)) for name, rows in found.items())
+    each = (rows if name == OTHER else rows.withColumn(KIND, F.lit(name)) for name, rows in tables.items())
     all_of_them = [_known(_with_all_columns(span.of_days(rows))) for rows in each]
     return reduce(DataFrame.unionByName, all_of_them or [spark.createDataFrame([], SPARK_SCHEMA)])
 

@@ -5,6 +5,7 @@ In: a span of a journal, and Questions. Out: a Summary. Raises CannotRun if the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -29,7 +30,7 @@ from forebay_policies.journal_rows import BatchRow, GaugeRow, MetadataRow
 
 _KINDS: Final = (BatchRow, GaugeRow, MetadataRow)
 SUMMARIZED: Final = (
-    *("time_us", "worker", "process", "error"),
+    *("time_us", "worker", "process"),
     *("topic", "partition", "leader", "reason", "records", "bytes", "linger_us", "upstream_us", "fate", "error_code"),
     *("started_us", "pool_bytes", "pool_available_bytes", "pool_waiters", "queued_bytes", "queued_batches"),
     *("in_flight_requests", "cluster_id", *partitions_workers.TOTALS),
@@ -76,7 +77,7 @@ def kept_rows(
     span: Span,
     others: Mapping[type[msgspec.Struct], Mapping[str, str]] = MappingProxyType({}),
     *,
-    of_these: Sequence[str] = tuple(columns_of(*_KINDS)),
+    of_these: Sequence[str],
 ) -> Iterator[Rows]:
     """The rows of a span, read once while the context lasts and kept in memory, or on disk if they do not fit.
 
@@ -84,10 +85,11 @@ def kept_rows(
     memory. `others`: further kinds of rows, with the columns that are wanted of each: name → SQL. Raises CannotRun if
     there is no journal.
     """
-    columns = {column: column for column in (KIND, *of_these)}
+    columns = {column: column for column in (KIND, "error", *of_these)}
     for wanted in others.values():
         columns |= wanted
-    rows = read_rows(spark, place, span, [*_KINDS, *others])
+    named = {word for sql in columns.values() for word in re.findall(r"\w+", sql)}
+    rows = read_rows(spark, place, span, [*_KINDS, *others], sorted(named))
     narrow = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in columns.items())).persist()
     try:
         errors = torn(narrow)

@@ -19,7 +19,7 @@ from forebay_pipeline.journal.output_owner import claim
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.partitions.runaway_detector import Event, Thresholds
 from forebay_pipeline.partitions.runaway_options import runaway_options
-from forebay_pipeline.partitions.runaways_stream import KINDS, Watching, stream_changes
+from forebay_pipeline.partitions.runaways_stream import COLUMNS, KINDS, Watching, stream_changes
 from forebay_pipeline.storage import Storage
 
 
@@ -85,7 +85,7 @@ def command(
     watching = Watching(window_s=window, late_s=wait_s(place, late), thresholds=limits)
     session = spark("runaways", kafka=place.in_kafka, settings=(STORES,))
     storage = Storage(session)
-    rows = live_rows(session, place, KINDS, "runaways")
+    rows = live_rows(session, place, KINDS, COLUMNS, "runaways")
     changes = Changes(None)
     if output is not None:
         checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"

@@ -35,6 +35,8 @@ from forebay_policies.journal_rows import BatchRow, GaugeRow
 
 KINDS: Final[Kinds] = (BatchRow, GaugeRow)
 """The kinds of rows that it needs."""
+COLUMNS: Final = ("topic", "partition", "bytes", "linger_us", "upstream_us")
+"""And their columns, beside those that all rows have."""
 _ARROW: Final = pa.schema([("topic", pa.string()), *((name, pa.int64()) for name in ("window_us", *Portion._fields))])
 _PORTIONS: Final = from_arrow_schema(_ARROW)
 """What a partition got in a window; of gauge rows, which have no topic, only the window counts."""

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import click
 import msgspec
 
-from forebay_pipeline.advice.gather import KEPT, gather
+from forebay_pipeline.advice.gather import COLUMNS, KEPT, gather
 from forebay_pipeline.advice.present import read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
@@ -109,7 +109,7 @@ def command(
     replayed = read_result(storage, replay, ReplayReport, "replay --output")
     asked = Asked(topics, audited, replayed, price_per_gb, present)
     if place is not None:
-        with kept_rows(session, place, span, KEPT) as rows:
+        with kept_rows(session, place, span, KEPT, of_these=COLUMNS) as rows:
             found = known(rows, place, span, asked)
     else:
         assert rollups is not None

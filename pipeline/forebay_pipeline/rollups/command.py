@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 import click
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.advice.gather import KEPT
+from forebay_pipeline.advice.gather import COLUMNS, KEPT
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.options import OpenSpark, compacted_options, job, session_options, span_options
 from forebay_pipeline.journal.source import JournalPlace, Span
@@ -42,7 +42,7 @@ def rollup(
 def _roll_up(spark: SparkSession, place: JournalPlace, store: RollupStore, day: str, there: Collection[str]) -> Mark:
     earlier = before(day)
     known = store.read(RUNAWAYS, [earlier]) if earlier in there else None
-    with kept_rows(spark, place, span_of(day), KEPT) as rows:
+    with kept_rows(spark, place, span_of(day), KEPT, of_these=COLUMNS) as rows:
         mark = Mark(rows.batches.count(), rows.torn)
         store.write(day, roll(rows, span_of(day), known), mark)
     return mark

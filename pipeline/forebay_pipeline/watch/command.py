@@ -22,7 +22,7 @@ from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.storage import Storage
 from forebay_pipeline.watch.exposition import TextFile, Totals
 from forebay_pipeline.watch.judged import Judged
-from forebay_pipeline.watch.minutes import KINDS, stream_tallies
+from forebay_pipeline.watch.minutes import COLUMNS, KINDS, stream_tallies
 from forebay_pipeline.watch.to_topic import ToTopic
 from forebay_pipeline.watch.watcher import Sentences, Watcher
 from forebay_pipeline.watch.webhook import Webhook
@@ -84,7 +84,7 @@ def command(
 
     session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
     storage = Storage(session)
-    rows = live_rows(session, place, KINDS, "watch")
+    rows = live_rows(session, place, KINDS, COLUMNS, "watch")
     if output is not None and checkpoint is not None:
         watcher.outputs.append(JsonLines(storage, output, "minutes", checkpoint))
     if prometheus is not None:

@@ -32,6 +32,11 @@ from forebay_policies.journal_rows import GaugeRow, LedgerRow
 
 KINDS: Final[Kinds] = (LedgerRow, GaugeRow)
 """The kinds of rows that it needs."""
+COLUMNS: Final = (
+    *("process", "topic", "topic_id", "cluster_id", "partition", "received_us"),
+    *("records", "parts", "base_offset", "error_code", "batch_rows_total", "ledger_rows_total"),
+)
+"""And their columns, beside those that all rows have."""
 MINUTE_US: Final = 60_000_000
 
 TALLIES: Final = (

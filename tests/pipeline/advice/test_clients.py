@@ -22,7 +22,7 @@ MINUTE = 60_000_000
 
 def found(spark: SparkSession, folder: Path, rows: list[Row]) -> Clients:
     write_journal(folder, rows)
-    with kept_rows(spark, JournalPlace(str(folder)), ALL_TIME, KEPT) as kept:
+    with kept_rows(spark, JournalPlace(str(folder)), ALL_TIME, KEPT, of_these=("topic", "partition")) as kept:
         sent = client_batches(kept.others[LedgerRow], kept.others[ObservedRow])
         return of_clients.clients(client_tables(sent), kept.batches)
 

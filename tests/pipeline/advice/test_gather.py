@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.advice.facts import TopicRacks
-from forebay_pipeline.advice.gather import KEPT, gather
+from forebay_pipeline.advice.gather import COLUMNS, KEPT, gather
 from forebay_pipeline.advice.present import Present
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
 from forebay_pipeline.partitions.measures import Questions, kept_rows, summarize
@@ -29,7 +29,7 @@ def test_everything_is_there(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path, rows)
     place = JournalPlace(str(tmp_path))
     present = Present({})
-    with kept_rows(spark, place, ALL_TIME, KEPT) as kept:
+    with kept_rows(spark, place, ALL_TIME, KEPT, of_these=COLUMNS) as kept:
         summary = summarize(kept, place, ALL_TIME, Questions())
         found = gather(kept, summary, present, price_per_gb=0.02)
     assert found.summary is summary

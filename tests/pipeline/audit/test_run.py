@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit import run
 from forebay_pipeline.audit.ledger import AROUND_US, Wanted
-from forebay_pipeline.audit.losses import Losses, losses
+from forebay_pipeline.audit.losses import OF_ALL_KINDS, Losses, losses
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
 from forebay_pipeline.journal.source import Span
+from forebay_policies.journal_rows import LedgerRow
 from tests.pipeline.audit.scenes import SCENES
 from tests.pipeline.audit.world import STEP_US, Log, World, counted
 from tests.pipeline.rows import START_US, gauge_row, ledger_part, write_lines
@@ -149,6 +150,7 @@ def test_a_file_that_is_deleted_while_it_is_audited(world: World, monkeypatch: p
     result, moved = world.audit_on(Wanted(state=state))
     assert (result.rows, result.exit_code, moved is state) == (0, INCOMPLETE, True)
     assert result.incomplete[0].startswith("Deleted while it was audited: 1 ledger rows.")
+    assert world.asked == [((), OF_ALL_KINDS), ([LedgerRow], ())]
 
 
 @WHOLE

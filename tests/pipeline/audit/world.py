@@ -18,7 +18,7 @@ from forebay_pipeline.audit.run import audit
 from forebay_pipeline.audit.state import AuditState
 from forebay_pipeline.audit.topics import RECORD_COLUMNS
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_pipeline.journal.source import JournalPlace, Kinds, reader
 from forebay_policies.journal_rows import LedgerPart, LedgerRow, Row
 from tests.pipeline.rows import START_US, Numbering, keys_of, ledger_part, ledger_row, write_journal
 
@@ -46,6 +46,8 @@ class World:
         """Topic ids now."""
         self.read: list[Range] = []
         """The ranges of the last audit."""
+        self.asked: list[tuple[Kinds, Sequence[str]]] = []
+        """Which rows, and which columns of them, it read of the journal."""
         self.now_us = START_US
         self.topic = "t"
         """Where everything happens, unless another one is named."""
@@ -156,8 +158,14 @@ class World:
 
     def audit_on(self, wanted: Wanted) -> tuple[AuditResult, AuditState]:
         self.close_files()
-        rows = read_rows(self._spark, JournalPlace(str(self._folder)))
-        return audit(self._spark, rows, self, wanted)
+        read = reader(self._spark, JournalPlace(str(self._folder)))
+        self.asked.clear()
+
+        def journal(kinds: Kinds = (), columns: Sequence[str] = ()) -> DataFrame:
+            self.asked.append((kinds, columns))
+            return read(kinds, columns)
+
+        return audit(self._spark, journal, self, wanted)
 
     def audit(self, wanted: Wanted | None = None) -> AuditResult:
         return self.audit_on(wanted or Wanted())[0]

@@ -62,6 +62,15 @@ def test_rows_have_the_columns_of_the_wanted_kinds_and_errors() -> None:
     assert Wanted(unknown=True).schema.names == [*ARROW_SCHEMA.names, UNKNOWN]
 
 
+def test_of_their_columns_only_the_wanted_ones_the_kind_the_time_and_errors() -> None:
+    assert Wanted(columns=("topic", "nothing")).schema.names == [KIND, "time_us", "topic", "error"]
+    wanted = Wanted((kind_of(GaugeRow), kind_of(BatchRow)), ("pool_waiters", "topic"))
+    lines = json_lines([make.batch_row(topic="a"), make.gauge_row(pool_waiters=2), make.rack_row(topic="b")])
+    found = pa.Table.from_batches(Lines(wanted).rows(lines + b'{"kind":"batch"}', "here"), wanted.schema)
+    rows = found.select([KIND, "topic", "pool_waiters"]).sort_by(KIND).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [(TORN, None, None), ("batch", "a", None), ("gauge", None, 2)]
+
+
 def test_a_kind_that_is_not_known_is_a_row_unless_others_are_wanted() -> None:
     line = b'{"kind":"moonphase","time_us":1}'
     (batch,) = Lines(Wanted()).rows(line, "here")

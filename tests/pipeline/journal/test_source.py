@@ -22,6 +22,7 @@ from forebay_pipeline.journal.source import (
     day_of,
     of_kind,
     read_rows,
+    reader,
     torn,
 )
 from forebay_pipeline.journal.tables import Format, tables_in
@@ -29,6 +30,7 @@ from forebay_policies.journal_rows import (
     ROWS,
     VERSION,
     BatchRow,
+    GaugeRow,
     LedgerRow,
     ObservedRow,
     RackRow,
@@ -147,6 +149,17 @@ def test_rows_of_some_kinds_have_their_columns(spark: SparkSession, tmp_path: Pa
         assert sorted(row.kind for row in found.collect()) == ["_torn", "batch", "rack"]
         assertDataFrameEqual(of_kind(found, BatchRow), of_kind(read_rows(spark, place), BatchRow))
         assert found.columns == read_rows(spark, journal, Span(START_US * 2), kinds=(RackRow, BatchRow)).columns
+        found = read_rows(spark, place, kinds=(RackRow, BatchRow), columns=("leader", "loads"))
+        assert found.columns == ["kind", "time_us", "leader", "error"]
+        assert read_rows(spark, place, columns=("loads",)).columns == ["kind", "time_us", "loads", "error"]
+
+
+def test_what_comes_after_a_reader_was_made_is_not_read(spark: SparkSession, tmp_path: Path) -> None:
+    write_journal(tmp_path, [make.batch_row(), make.gauge_row()])
+    rows = reader(spark, JournalPlace(str(tmp_path)))
+    write_journal(tmp_path, [make.batch_row(), make.gauge_row()], "later")
+    assert [row.kind for row in rows().collect()] == ["batch", "gauge"]
+    assert [row.kind for row in rows([GaugeRow], ["process"]).collect()] == ["gauge"]
 
 
 def test_a_span_takes_its_first_and_not_its_last_moment(spark: SparkSession, tmp_path: Path) -> None:
@@ -279,7 +292,7 @@ def test_files_that_are_left_out_are_not_even_opened(
     limit = "spark.sql.sources.binaryFile.maxLength"  # Spark fails where it opens a longer one
     request.addfinalizer(lambda: spark.conf.unset(limit))
     spark.conf.set(limit, kept.stat().st_size)
-    found = read_rows(spark, JournalPlace(str(tmp_path)), but=[out.name])
+    found = reader(spark, JournalPlace(str(tmp_path)), but=[out.name])()
     assert [row.partition for row in found.collect()] == [1]
     with pytest.raises(Py4JJavaError, match="exceeds the max length"):
         read_rows(spark, JournalPlace(str(tmp_path))).collect()

@@ -20,7 +20,7 @@ from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, st
 from forebay_pipeline.partitions.runaway_detector import Portion, Thresholds, TopicWatch
 from forebay_pipeline.partitions.runaway_windows import changes, topic_windows
 from forebay_pipeline.partitions.runaways import Changes
-from forebay_pipeline.partitions.runaways_stream import TopicState, Watching, add_up, stream_changes
+from forebay_pipeline.partitions.runaways_stream import COLUMNS, KINDS, TopicState, Watching, add_up, stream_changes
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import BatchRow, Row
 from tests.pipeline.partitions.windows import AWAY, EVEN, WIDTH, window
@@ -48,7 +48,7 @@ class Stream:
 
     def run(self) -> list[dict[str, Any]]:
         """Everything told so far, after what is there was read."""
-        rows = stream_rows(self._spark, JournalPlace(str(self._journal)), files_a_trigger=2)
+        rows = stream_rows(self._spark, JournalPlace(str(self._journal)), 2, kinds=KINDS, columns=COLUMNS)
         lines = JsonLines(Storage(self._spark), str(self.output), "changes", str(self._checkpoint))
         self.batches = Batches(Changes(lines).told)
         self.batches.start(stream_changes(rows, self._watching), str(self._checkpoint), None)

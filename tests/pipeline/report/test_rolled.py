@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.advice import counts
 from forebay_pipeline.advice.facts import BrokerUse, ClientUse, length_s
-from forebay_pipeline.advice.gather import KEPT
+from forebay_pipeline.advice.gather import COLUMNS, KEPT
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
 from forebay_pipeline.partitions.measures import kept_rows
@@ -35,7 +35,7 @@ ABOUT = {"hosts", "requests"}
 
 def of_rows(spark: SparkSession, place: JournalPlace, span: Span) -> Known:
     """With points an hour apart."""
-    with kept_rows(spark, place, span, KEPT) as rows:
+    with kept_rows(spark, place, span, KEPT, of_these=COLUMNS) as rows:
         found = known(rows, place, span, Asked())
         topics = [one.topic for one in found.series.shares]
         series = Series(
@@ -51,7 +51,7 @@ def lingering(spark: SparkSession, place: JournalPlace) -> dict[int, float]:
     """Of each day by itself, added up."""
     total: dict[int, float] = {}
     for day in made_up.NAMES:
-        with kept_rows(spark, place, span_of(day)) as rows:
+        with kept_rows(spark, place, span_of(day), of_these=COLUMNS) as rows:
             (first_us, last_us) = rows.batches.selectExpr("min(time_us)", "max(time_us)").collect()[0]
             (row,) = counts.lingering(rows.batches, length_s(first_us, last_us)).collect()
             for each, batches in counts.lingered_as(row).items():

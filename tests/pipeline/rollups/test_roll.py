@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.advice.gather import KEPT
+from forebay_pipeline.advice.gather import COLUMNS, KEPT
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.partitions.measures import kept_rows
 from forebay_pipeline.rollups.days import span_of
@@ -24,7 +24,7 @@ DAY_NAME = "2026-11-18"
 
 def test_every_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path, [batch_row(), gauge_row()])
-    with kept_rows(spark, JournalPlace(str(tmp_path)), span_of(DAY_NAME), KEPT) as rows:
+    with kept_rows(spark, JournalPlace(str(tmp_path)), span_of(DAY_NAME), KEPT, of_these=COLUMNS) as rows:
         made = roll(rows, span_of(DAY_NAME), None)
         assert {table.name for table in made} == {table.name for table in TABLES}
         for table, found in made.items():
@@ -34,7 +34,7 @@ def test_every_table_has_its_columns(spark: SparkSession, tmp_path: Path) -> Non
 def test_a_day_is_sums(spark: SparkSession, tmp_path: Path) -> None:
     batches = [batch_row(time_us=FIRST + hour * HOUR + 5, bytes=hour, records=2) for hour in (3, 3, 4)]
     write_journal(tmp_path, [*batches, batch_row(time_us=FIRST + 4 * HOUR, fate="refused", error_code=9, bytes=8)])
-    with kept_rows(spark, JournalPlace(str(tmp_path)), span_of(DAY_NAME), KEPT) as rows:
+    with kept_rows(spark, JournalPlace(str(tmp_path)), span_of(DAY_NAME), KEPT, of_these=COLUMNS) as rows:
         made = roll(rows, span_of(DAY_NAME), None)
         found = made[BATCHES].select("fate", "batches", "records", "bytes", "latency_us").orderBy("fate").collect()
         assert [tuple(row) for row in found] == [("acknowledged", 3, 6, 10, 12_000), ("refused", 1, 10, 8, 20_000)]
@@ -47,7 +47,7 @@ def test_a_day_is_sums(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_of_a_day_without_rows_there_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path, [gauge_row(time_us=START_US + 9 * DAY)])
-    with kept_rows(spark, JournalPlace(str(tmp_path)), span_of(DAY_NAME), KEPT) as rows:
+    with kept_rows(spark, JournalPlace(str(tmp_path)), span_of(DAY_NAME), KEPT, of_these=COLUMNS) as rows:
         made = roll(rows, span_of(DAY_NAME), None)
         assert {table.name for table, found in made.items() if found.count()} == {USES.name, METADATA.name}
         assert made[USES].collect()[0]["requests"] == made[METADATA].collect()[0]["requests"] == 0
@@ -79,7 +79,10 @@ def test_the_detector_goes_on_where_it_was(spark: SparkSession, tmp_path: Path, 
         write_journal(tmp_path, [row for row in rows if row.time_us // HOUR == hour])
     first, second = span_of(DAY_NAME), span_of("2026-11-19")
     place = JournalPlace(str(tmp_path))
-    with kept_rows(spark, place, first, KEPT) as of_first, kept_rows(spark, place, second, KEPT) as of_second:
+    with (
+        kept_rows(spark, place, first, KEPT, of_these=COLUMNS) as of_first,
+        kept_rows(spark, place, second, KEPT, of_these=COLUMNS) as of_second,
+    ):
         before = roll(of_first, first, None)[RUNAWAYS].persist()
         assert events(before) == ["runaway"]
         assert events(roll(of_second, second, before if known else None)[RUNAWAYS]) == (["recovered"] if known else [])
@@ -91,7 +94,10 @@ def test_a_runaway_whose_topic_is_silent_all_of_the_next_day(spark: SparkSession
     write_journal(tmp_path, rows)
     first, second = span_of(DAY_NAME), span_of("2026-11-19")
     place = JournalPlace(str(tmp_path))
-    with kept_rows(spark, place, first, KEPT) as of_first, kept_rows(spark, place, second, KEPT) as of_second:
+    with (
+        kept_rows(spark, place, first, KEPT, of_these=COLUMNS) as of_first,
+        kept_rows(spark, place, second, KEPT, of_these=COLUMNS) as of_second,
+    ):
         before = roll(of_first, first, None)[RUNAWAYS].persist()
         found = roll(of_second, second, before)[RUNAWAYS]
         assert (events(before), events(found), found.count()) == (["runaway"], ["quiet"], 1)

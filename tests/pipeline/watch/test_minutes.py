@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.journal.source import JournalPlace, stream_rows
-from forebay_pipeline.watch.minutes import judged, stream_tallies
+from forebay_pipeline.watch.minutes import COLUMNS, KINDS, judged, stream_tallies
 from forebay_pipeline.watch.tally import Offsets, Tally
 from forebay_policies.journal_rows import Row
 from tests.pipeline.rows import gauge_row, ledger_row, sized_part, write_journal
@@ -36,7 +36,7 @@ class Stream:
 
     def run(self) -> None:
         """Reads what is there."""
-        rows = stream_rows(self._spark, JournalPlace(str(self._journal)), files_a_trigger=2)
+        rows = stream_rows(self._spark, JournalPlace(str(self._journal)), 2, kinds=KINDS, columns=COLUMNS)
         writer = stream_tallies(rows, LATE_S).writeStream.foreachBatch(self._keep)
         self.query = writer.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True).start()
         assert self.query.awaitTermination(240)
