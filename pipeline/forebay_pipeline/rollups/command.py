@@ -43,7 +43,7 @@ def _roll_up(spark: SparkSession, place: JournalPlace, store: RollupStore, day: 
     earlier = before(day)
     known = store.read(RUNAWAYS, [earlier]) if earlier in there else None
     with kept_rows(spark, place, span_of(day), KEPT, of_these=COLUMNS) as rows:
-        mark = Mark(rows.batches.count(), rows.torn)
+        mark = Mark(rows.batches.count(), rows.torn, follows=known is not None)
         store.write(day, roll(rows, span_of(day), known), mark)
     return mark
 

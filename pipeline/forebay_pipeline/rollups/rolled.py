@@ -132,17 +132,18 @@ class Rolled:
         return [of_batches.as_group(row, _BY, row["share"]) for row in groups], left_out
 
     def _lasting(self) -> Iterator[tuple[str, Change]]:
-        """Runaways that had begun before the first day, if it is known."""
+        """Runaways that had begun before the first day, if that goes on from the one before."""
         earlier = before(self._days[0])
-        if earlier not in self._store.days():
+        if earlier not in self._store.days() or not self._store.mark(self._days[0]).follows:
             return
         for topic, watch in self._watches(earlier):
             yield from ((topic, change) for change in watch.open.values())
 
     def _cut_off(self) -> Iterator[dict[str, Any]]:
-        """The ends of runaways that lasted when a day ended after which one is missing: nobody knows of more."""
+        """The ends of runaways that lasted when a day ended that the next one does not go on from: nobody knows of
+        more."""
         for day, following in pairwise(self._days):
-            if before(following) != day:
+            if before(following) != day or not self._store.mark(following).follows:
                 for topic, watch in self._watches(day):
                     yield from (change_row(topic, change) for change in watch.state.quiet())
 

@@ -37,6 +37,8 @@ class Mark(msgspec.Struct, frozen=True):
     batches: int
     torn: int
     """Unreadable lines and files, whatever their time."""
+    follows: bool = True
+    """Its runaways go on from the day before, which was there first."""
 
 
 class RollupStore:
@@ -54,6 +56,14 @@ class RollupStore:
             return []
         marks = map(_MARK.fullmatch, self._storage.names(f"{self._place}/days"))
         return sorted(mark[1] for mark in marks if mark is not None)
+
+    def mark(self, day: str) -> Mark:
+        """Of a day that is there."""
+        path = f"{self._place}/days/{day}.json"
+        try:
+            return msgspec.json.decode(self._storage.read(path) or b"", type=Mark)
+        except msgspec.DecodeError as error:
+            raise CannotRun(f"{path} was not written by `rollup`: {error}.") from error
 
     @contextmanager
     def locked(self) -> Iterator[None]:

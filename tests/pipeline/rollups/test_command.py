@@ -9,6 +9,7 @@ import sys
 from glob import glob
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
@@ -43,6 +44,8 @@ def test_each_day_once(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(journal, [gauge_row(time_us=FIRST + 2 * DAY + 2 * HOUR)])
     next_day = run("rollup", "--journal", journal, "--output", folder)
     assert (next_day.exit_code, next_day.stdout) == (0, "2026-11-19: 0 batches\n")
+    marks = [msgspec.json.decode(path.read_bytes()) for path in sorted(folder.glob("v2/days/*.json"))]
+    assert [mark["follows"] for mark in marks] == [False, True]
     assert files(folder).items() >= there.items() - {(folder / ".rollup.lock", there[folder / ".rollup.lock"])}
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
+from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
 from forebay_pipeline.partitions import workers
 from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.command import rollup
@@ -89,6 +89,23 @@ def test_a_runaway_ends_where_a_day_is_missing(spark: SparkSession, tmp_path: Pa
         with rolled(spark, store, days) as found:
             (one,) = found.summary(50).runaways
             assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, until_us)
+
+
+@pytest.mark.whole  # test_command.py has what a day's mark says
+def test_a_runaway_ends_where_the_next_day_was_rolled_up_first(spark: SparkSession, tmp_path: Path) -> None:
+    """That one knows nothing of it, and tells of another one, from midnight on."""
+    write_hours(tmp_path / "journal", straining(range(-5, 3)))
+    write_journal(tmp_path / "journal", [gauge_row(time_us=FIRST + 2 * DAY + 2 * HOUR)])
+    span, folder = Span(FIRST + DAY), str(tmp_path / "rollups")
+    assert list(rollup(spark, JournalPlace(str(tmp_path / "journal")), span, folder, LATER))
+    store = store_of(spark, tmp_path / "journal", tmp_path / "rollups")
+    of_second = (FIRST + DAY, None)
+    for days, told in (
+        (["2026-11-18", "2026-11-19"], [(FIRST + DAY - 50 * SECOND, FIRST + DAY - 10 * SECOND), of_second]),
+        (["2026-11-19"], [of_second]),
+    ):
+        with rolled(spark, store, days) as found:
+            assert [(one.since_us, one.until_us) for one in found.summary(50).runaways] == told
 
 
 @pytest.mark.whole

@@ -14,7 +14,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.rollups.store import Mark, RollupStore
 from forebay_pipeline.rollups.tables import RACKS, TORN, Table
 
-MARK = Mark(batches=7, torn=1)
+MARK = Mark(batches=7, torn=1, follows=False)
 
 
 def tables(spark: SparkSession, *racks: tuple[str, int]) -> dict[Table, DataFrame]:
@@ -42,6 +42,9 @@ def test_days_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path)
     assert read(again, "2026-11-18") == [("a", 2, 0, None), ("t", 1, 0, None)]
     assert read(again, "2026-11-18", "2026-11-19") == [("a", 2, 0, None), ("t", 1, 0, None), ("t", 3, 0, None)]
     assert again.read(TORN, again.days()).count() == 0
+    assert again.mark("2026-11-18") == MARK
+    Path(tmp_path, "rollups/v2/days/2026-11-18.json").write_bytes(b'{"batches":7,"torn":1}')
+    assert again.mark("2026-11-18").follows
 
 
 def test_half_a_day_is_not_there_and_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
