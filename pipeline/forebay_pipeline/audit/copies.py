@@ -74,9 +74,13 @@ def find(unclaimed: DataFrame, parts: DataFrame) -> DataFrame:
     def begins_so(variant: Column) -> Column:
         return variant["first_xxh64"].isin(_UNKNOWN, F.col("xxh64"))
 
+    known = unclaimed.join(beginnings, ["topic", "crc"], "left").withColumn(
+        "variants", F.slice(F.filter("variants", begins_so), 1, MAX_VARIANTS)
+    )
+    # In most partitions no copy may begin, as in one that a producer fills past the proxy: a task each, for nothing.
+    places = known.where(F.size("variants") > 0).select("place").distinct()
     in_order = (
-        unclaimed.join(beginnings, ["topic", "crc"], "left")
-        .withColumn("variants", F.slice(F.filter("variants", begins_so), 1, MAX_VARIANTS))
+        known.join(F.broadcast(places), "place", "left_semi")
         .select("topic", "place", "offset", "crc", "variants")
         .repartition("place")
         .sortWithinPartitions("place", "offset")

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from forebay_pipeline.jobs.histogram import bucket_column
-from forebay_pipeline.replay.service_times import FEW, Constant, Empirical, Times
+from forebay_pipeline.replay.service_times import FEW, STRETCH_US, Constant, Empirical, Times
 from forebay_policies.accumulator import ALL_REPLICAS
 
 TURN: Final = Constant(0.0001)
@@ -34,7 +34,7 @@ def fit_turn(batches: DataFrame, linger_ms: int) -> Times:
     If the loop was so busy that a batch waited for another turn (forebay_policies.linger), that turn is included.
     """
     opened = F.col("time_us") - F.col("upstream_us") - F.col("linger_us")
-    queue = ("process", "topic", "partition", F.col("acks") == ALL_REPLICAS)
+    queue = ("process", "topic", "partition", F.col("acks") == ALL_REPLICAS, F.floor(F.col("time_us") / STRETCH_US))
     in_turn = Window.partitionBy(*queue).orderBy("time_us")
     free = F.lag("time_us").over(in_turn) <= opened
     seen = batches.withColumn("free", free).where(F.col("free") & (F.col("tries") == 0))

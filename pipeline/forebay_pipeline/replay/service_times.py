@@ -40,8 +40,8 @@ FEW: Final = 30
 _TOGETHER_US: Final = 200
 """Batches of one request are sent, and answered, this close to each other."""
 
-_STRETCH_US: Final = 600_000_000
-"""Requests are ordered within stretches of ten minutes, so that a broker's requests need not all be in one task."""
+STRETCH_US: Final = 600_000_000
+"""Rows are ordered within stretches of ten minutes, so that those of a broker need not all be in one task."""
 
 
 class Times(Protocol):
@@ -148,7 +148,7 @@ def _requests(batches: DataFrame) -> DataFrame:
         "bytes",
         F.col("time_us").alias("answered"),
         (F.col("time_us") - F.col("upstream_us")).alias("sent"),
-        F.floor(F.col("time_us") / _STRETCH_US).alias("stretch"),
+        F.floor(F.col("time_us") / STRETCH_US).alias("stretch"),
     )
     in_turn = Window.partitionBy(*lane).orderBy("answered", "sent")
     near = [F.abs(F.col(name) - F.lag(name).over(in_turn)) <= _TOGETHER_US for name in ("sent", "answered")]
@@ -176,7 +176,7 @@ def _observed_requests(observed: DataFrame) -> DataFrame:
             F.sum("bytes").alias("bytes"),
             F.min("took_us").alias("took_us"),
         )
-        .withColumn("stretch", F.floor(F.col("answered") / _STRETCH_US))
+        .withColumn("stretch", F.floor(F.col("answered") / STRETCH_US))
         .withColumnRenamed("number", "request")
     )
     return _classed(requests).where("took_us >= 0")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -100,6 +101,9 @@ def test_refused_parts_are_the_likelier_ones() -> None:
     assert told + run.close() == [Copy(0, 1, one, refused=True), Copy(1, 1, two, refused=True)]
 
 
+UNCLAIMED = "topic string, place int, offset bigint, crc bigint, xxh64 bigint, fresh boolean"
+
+
 @pytest.mark.whole
 def test_where_more_begin_so_than_are_compared_it_is_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three parts begin with record 7, the shortest of which is there once more; another record has its CRC. What an
@@ -112,13 +116,37 @@ def test_where_more_begin_so_than_are_compared_it_is_told(spark: SparkSession, m
     )
     unclaimed = spark.createDataFrame(
         [("t", 0, 10, 7, 70, True), ("t", 0, 20, 7, 71, True), ("t", 0, 30, 7, 70, False), ("t", 0, 40, 8, 80, True)],
-        "topic string, place int, offset bigint, crc bigint, xxh64 bigint, fresh boolean",
+        UNCLAIMED,
     )
     assert audit_copies.find(unclaimed, parts).count() == 3
     assert audit_copies.uncompared(unclaimed, parts) == 0
     monkeypatch.setattr(audit_copies, "MAX_VARIANTS", 2)
     assert [row.offset for row in audit_copies.find(unclaimed, parts).collect()] == [40]
     assert audit_copies.uncompared(unclaimed, parts) == 1
+
+
+def test_partitions_in_which_no_copy_may_begin_are_not_searched(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one a record has the CRC of a part's first, of another none has; of the third all records are searched."""
+    first = "first_crc int, first_xxh64 int, records int"
+    parts = parts_of(spark.createDataFrame([(7, 70, 2)], first), F.col("records"))
+    unclaimed = spark.createDataFrame(
+        [("t", 0, 10, 7, 71, True), ("t", 1, 20, 8, 80, True), ("t", 2, 30, 7, 70, True), ("t", 2, 31, 9, 90, True)],
+        UNCLAIMED,
+    )
+    found = audit_copies._FOUND
+
+    def searched_in(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [
+                dict.fromkeys(found.names, 0) | each for each in batch.select(["topic", "place", "offset"]).to_pylist()
+            ]
+            yield pa.RecordBatch.from_pylist(rows, schema=found)
+
+    monkeypatch.setattr(audit_copies, "_search", searched_in)
+    searched = audit_copies.find(unclaimed, parts).orderBy("offset").collect()
+    assert [(row.place, row.offset) for row in searched] == [(2, 30), (2, 31)]
 
 
 # At scale

@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from forebay_pipeline.journal.source import of_kind
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN, fit_turn, fit_way
+from forebay_pipeline.replay.service_times import FEW
 from forebay_policies.journal_rows import BatchRow, LedgerRow
 from tests.pipeline.journals import journal_of, rows_of
 from tests.pipeline.rows import START_US, batch_row, ledger_row, sized_part
@@ -27,6 +29,14 @@ def test_a_turn_is_what_batches_wait_that_nothing_holds_up(
         rows.append(batch_row(time_us=begins + 10_000, linger_us=9_500, upstream_us=9_000))
     turn = fit_turn(rows_of(spark, tmp_path, BatchRow, rows), linger_ms)
     assert all(turn.draw(Random(seed)) == pytest.approx(180e-6, rel=0.03) for seed in range(9))
+
+
+def test_batches_are_ordered_within_ten_minutes(spark: SparkSession, tmp_path: Path) -> None:
+    """So that those of one partition are not all in one task. The first of each stretch, two here, tells nothing."""
+    apart = [batch_row(time_us=START_US + number * 20_000_000, linger_us=180) for number in range(FEW + 2)]
+    batches = rows_of(spark, tmp_path, BatchRow, apart)
+    assert fit_turn(batches, 0) != TURN
+    assert fit_turn(batches.where(F.col("time_us") < apart[-1].time_us), 0) == TURN
 
 
 def test_where_nothing_is_known_a_turn_is_short(spark: SparkSession, tmp_path: Path) -> None:
