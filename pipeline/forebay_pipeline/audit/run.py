@@ -173,7 +173,7 @@ def _unseen(wanted: Wanted, topics: Topics, seen: Collection[str] = ()) -> tuple
     unseen = sorted({*wanted.topics} - {*seen} - {*state.seen} - state.offsets.keys())
     if not unseen:
         return [], []
-    told, untold = topics.told(unseen)
+    told, untold = topics.told(unseen, policies=False)
     known = {*told, *untold}
     return [name for name in unseen if name in known], [name for name in unseen if name not in known]
 

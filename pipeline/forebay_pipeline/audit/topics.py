@@ -32,8 +32,11 @@ class Topics(Protocol):
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists."""
 
-    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
-        """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not."""
+    def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+        """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
+
+        Without `policies` it is not asked which are compacted.
+        """
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records of the ranges in RECORD_COLUMNS; it may have others, too."""
@@ -52,22 +55,23 @@ class KafkaTopics:
 
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists. Raises CannotRun unless all of them are told of."""
-        found, untold = self.told(names)
+        found, untold = self.told(names, policies=True)
         for error in untold.values():
             raise error
         return found
 
-    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+    def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
         """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
 
-        A partition without a leader is enough. Raises CannotRun if no broker answers at all.
+        A partition without a leader is enough. Without `policies`, which takes DescribeConfigs, none is said to be
+        compacted. Raises CannotRun if no broker answers at all.
         """
         known = self._asked.topics()
         found = {name: sorted(known[name].partitions) for name in names if name in known}
         untold: dict[str, CannotRun] = {}
         earliest = self._offsets(found, OffsetSpec.earliest(), untold)  # type: ignore[no-untyped-call]
         latest = self._offsets(found, OffsetSpec.latest(), untold)  # type: ignore[no-untyped-call]
-        compacted = self._compacted(found, untold)
+        compacted = self._compacted(found, untold) if policies else dict.fromkeys(found, False)
         ids = self._ids(found, untold)
         told = {
             name: TopicNow(

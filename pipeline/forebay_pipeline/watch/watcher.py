@@ -28,10 +28,10 @@ class Topics(Protocol):
     def cluster_id(self) -> str:
         """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
 
-    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+    def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
         """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
 
-        Raises CannotRun without any answer.
+        Without `policies` it is not asked which are compacted. Raises CannotRun without any answer.
         """
 
 
@@ -95,7 +95,7 @@ class Watcher:
         try:
             cluster_id = self._topics.cluster_id()
             here = {seen for seen in tallies if seen.cluster_id in ("", cluster_id)}
-            now, untold = self._topics.told({seen.topic for seen in here})
+            now, untold = self._topics.told({seen.topic for seen in here}, policies=False)
         except CannotRun as error:
             _tell_unchecked(error, len(tallies))
             here, now, untold = set(), {}, {}

@@ -25,10 +25,11 @@ class _Named:
 
 class Admin:
     """Two topics, `a` with two partitions and `b` with one, compacted; `fails`: it does not tell their offsets, else
-    only not those of `leaderless` ones."""
+    only not those of `leaderless` ones; `refuses`: the user may not DescribeConfigs."""
 
     def __init__(self) -> None:
         self.fails = False
+        self.refuses = False
         self.leaderless: set[tuple[str, int]] = set()
 
     def list_topics(self, timeout: float) -> _Named:
@@ -51,9 +52,12 @@ class Admin:
         return _futures(asked, offset)
 
     def describe_configs(self, asked: list[ConfigResource], request_timeout: float) -> dict[Any, Future[Any]]:
-        return _futures(
-            asked, lambda of: {"cleanup.policy": _Named(value="compact,delete" if of.name == "b" else "delete")}
-        )
+        def settings(of: ConfigResource) -> dict[str, _Named]:
+            if self.refuses:
+                raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Authorization failed"))
+            return {"cleanup.policy": _Named(value="compact,delete" if of.name == "b" else "delete")}
+
+        return _futures(asked, settings)
 
 
 def _futures(asked: Iterable[Any], answer: Callable[[Any], Any]) -> dict[Any, Future[Any]]:
@@ -91,12 +95,20 @@ def test_an_answer_that_does_not_come_is_one_sentence(admin: Admin) -> None:
 
 def test_a_partition_without_a_leader_costs_only_its_topic(admin: Admin) -> None:
     admin.leaderless = {("a", 1)}
-    told, untold = KafkaTopics(Brokers("a:1")).told(["a", "b", "gone"])
+    told, untold = KafkaTopics(Brokers("a:1")).told(["a", "b", "gone"], policies=True)
     assert told == {"b": TopicNow({0: Ends(2, 7)}, compacted=True)}
     why = "The brokers gave no answer about a-1: Leader not available."
     assert {name: str(error) for name, error in untold.items()} == {"a": why}
     with pytest.raises(CannotRun, match=f"^{why}$"):
         KafkaTopics(Brokers("a:1")).now(["a", "b"])
+
+
+def test_who_may_not_know_policies_need_not_ask_for_them(admin: Admin) -> None:
+    admin.refuses = True
+    told, untold = KafkaTopics(Brokers("a:1")).told(["b"], policies=False)
+    assert (told, untold) == ({"b": TopicNow({0: Ends(2, 7)})}, {})
+    with pytest.raises(CannotRun, match=r"^The brokers gave no answer about b: Authorization failed\.$"):
+        KafkaTopics(Brokers("a:1")).now(["b"])
 
 
 def test_without_ranges_nothing_is_read(admin: Admin, spark: SparkSession) -> None:

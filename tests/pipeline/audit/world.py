@@ -130,7 +130,7 @@ class World:
             if name in self.logs
         }
 
-    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+    def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
         return self.now(names), {}
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:

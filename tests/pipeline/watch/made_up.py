@@ -48,7 +48,8 @@ class Topics:
             raise CannotRun("No broker answers at a:1: no answer in time.")
         return self._cluster_id
 
-    def told(self, names: Collection[str]) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+    def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
+        assert not policies, "a user who may not ask for them could watch nothing"
         self.asked.append(set(names))
         untold = {name: error for name, error in self.untold.items() if name in names}
         return {name: self._now[name] for name in names if name in self._now and name not in untold}, untold
