@@ -9,7 +9,8 @@ requests) go to `topic=__HIVE_DEFAULT_PARTITION__`, unreadable lines to `kind=_t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections import Counter
+from typing import Any, Final, NamedTuple
 
 import click
 from pyspark.errors import StreamingQueryException
@@ -28,8 +29,6 @@ from forebay_pipeline.journal.tables import PARQUET, Format, check_format, table
 from forebay_pipeline.storage import Storage
 
 _COUNTS: Final = "compacted"
-_PROGRESS_KEPT: Final = "100000"
-"""Triggers whose counts Spark keeps for `compacted` to add up."""
 WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters=100"
 """Files of Parquet that a task has open at once: while its rows go to no more, they need not be sorted, a tenth of the
 work."""
@@ -67,7 +66,6 @@ def compact(
     """
     storage = Storage(spark)
     checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
-    spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", _PROGRESS_KEPT)
     read = stream_rows(
         spark,
         place,
@@ -92,27 +90,27 @@ def compact(
     return query
 
 
-def await_compacted(query: StreamingQuery) -> None:
-    """Wait until the query ends or a signal stops it. Raises CannotRun if rows of the topic expired unread."""
+def await_compacted(query: StreamingQuery) -> Compacted:
+    """What the query has written, once it ends or a signal stops it.
+
+    Raises CannotRun if rows of the topic expired unread.
+    """
+    written = Counter[str]()
+
+    def told(progress: Any) -> None:
+        counts = progress.get("observedMetrics", {}).get(_COUNTS)  # Spark 3.5 leaves out what is empty
+        if counts is not None:
+            written.update({name: counts[name] or 0 for name in Compacted._fields})
+
     try:
-        await_end(query)
+        await_end(query, told)
     except StreamingQueryException as error:
         if "failOnDataLoss" in str(error):
             raise CannotRun(
                 "Rows of the journal's topic expired before they were read; --skip-expired continues without them."
             ) from error
         raise
-
-
-def compacted(query: StreamingQuery) -> Compacted:
-    """What the query has written so far."""
-    rows = torn = 0
-    for progress in query.recentProgress:
-        counts = progress.get("observedMetrics", {}).get(_COUNTS)  # Spark 3.5 leaves out what is empty
-        if counts is not None:
-            rows += counts["rows"] or 0
-            torn += counts["torn"] or 0
-    return Compacted(rows, torn)
+    return Compacted(written["rows"], written["torn"])
 
 
 def _counted(rows: DataFrame) -> DataFrame:
@@ -166,7 +164,6 @@ def command(
         offsets_a_trigger=offsets_a_trigger,
         skip_expired=skip_expired,
     )
-    await_compacted(query)
-    rows, torn = compacted(query)
+    rows, torn = await_compacted(query)
     click.echo(f"{rows:,} rows written to {output}" + (f"; {torn:,} lines or files could not be read" if torn else ""))
     return CLEAN

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
-from forebay_pipeline.compact import NARROW_ONLY, WRITERS, Compacted, compact, compacted
+from forebay_pipeline.compact import NARROW_ONLY, WRITERS, Compacted, await_compacted, compact
 from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
 from forebay_pipeline.journal.source import JournalPlace, Span, day_of, read_rows, torn
@@ -47,8 +47,7 @@ def run(
 ) -> Compacted:
     place, progress = JournalPlace(str(journal)), str(checkpoint) if checkpoint is not None else None
     query = compact(spark, place, str(output), progress, output_format=output_format)
-    query.awaitTermination()
-    return compacted(query)
+    return await_compacted(query)
 
 
 def forget_commit(output: Path) -> None:
@@ -378,10 +377,10 @@ def test_it_may_go_on_for_ever(spark: SparkSession, journal: Path, tmp_path: Pat
         query.processAllAvailable()
         write_journal(journal, [make.batch_row(), make.batch_row()], "b")
         query.processAllAvailable()
-        assert compacted(query) == (3, 0)
         assert query.isActive
     finally:
         query.stop()
+    assert await_compacted(query) == (3, 0)
     assert read_rows(spark, JournalPlace(str(output))).count() == 3
 
 

@@ -25,7 +25,6 @@ class Batches:
         self._take = take
         self._query: StreamingQuery | None = None
         self._failed: CannotRun | None = None
-        self._last = ""
         self.late = 0
         """Rows that came after what they belong to had been judged."""
 
@@ -41,10 +40,9 @@ class Batches:
         """Wait until the query ends or a signal stops it. Raises CannotRun as `take` does."""
         assert self._query is not None
         try:
-            await_end(self._query)
+            await_end(self._query, self._count_late)
         except StreamingQueryException as error:
             raise self._failed or error from error
-        self._count_late()
 
     @property
     def progress(self) -> Any:
@@ -52,16 +50,11 @@ class Batches:
         return self._query.lastProgress if self._query is not None else None
 
     def _batch(self, rows: DataFrame, number: int) -> None:
-        self._count_late()
         try:
             self._take(number, rows.collect())
         except CannotRun as error:
             self._failed = error
             raise
 
-    def _count_late(self) -> None:
-        """A query remembers its last hundred triggers, so it is asked in every batch."""
-        for progress in self._query.recentProgress if self._query is not None else ():
-            if progress["timestamp"] > self._last:
-                self._last = progress["timestamp"]
-                self.late += sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])
+    def _count_late(self, progress: Any) -> None:
+        self.late += sum(operator["numRowsDroppedByWatermark"] for operator in progress["stateOperators"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
@@ -65,26 +64,3 @@ def test_late_rows_are_counted_once(stream: Stream) -> None:
     for seconds in ((1, 9), (10,), (2, 3), (11,), (4, 12)):
         stream.write(*seconds)
     assert stream.run().late == 3
-
-
-class Query:
-    """Remembers only its last triggers."""
-
-    def __init__(self) -> None:
-        self.recentProgress: list[dict[str, Any]] = []
-
-
-def test_triggers_that_a_query_has_forgotten_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    def progress(second: int, dropped: int) -> dict[str, Any]:
-        operators = [{"numRowsDroppedByWatermark": dropped}, {"numRowsDroppedByWatermark": 0}]
-        return {"timestamp": f"2026-11-18T11:08:{second:02}.000Z", "stateOperators": operators}
-
-    batches, query = Batches(lambda number, rows: None), Query()
-    monkeypatch.setattr(batches, "_query", query)
-    query.recentProgress = [progress(1, 3), progress(2, 0)]
-    for _ in range(2):
-        batches._count_late()
-    assert batches.late == 3
-    query.recentProgress = [progress(2, 0), progress(3, 4)]
-    batches._count_late()
-    assert batches.late == 7
