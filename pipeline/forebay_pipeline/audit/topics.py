@@ -5,7 +5,8 @@ Raises CannotRun if no broker answers, or if one does not answer a question with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -128,10 +129,11 @@ class KafkaTopics:
         return records.select("topic", "partition", "offset", "key", "value")
 
 
-def _by_topic(ranges: Sequence[Range], tell: Callable[[list[Range]], object]) -> str:
-    topics = {each.topic for each in ranges}
-    told = {topic: tell([each for each in ranges if each.topic == topic]) for topic in sorted(topics)}
-    return msgspec.json.encode(told).decode()
+def _by_topic(ranges: Iterable[Range], tell: Callable[[list[Range]], object]) -> str:
+    topics: dict[str, list[Range]] = defaultdict(list)
+    for each in ranges:
+        topics[each.topic].append(each)
+    return msgspec.json.encode({topic: tell(of_topic) for topic, of_topic in topics.items()}).decode()
 
 
 def _printable(topic_id: Uuid | None) -> str:

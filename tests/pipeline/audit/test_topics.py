@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition, Uuid
 from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.audit.ranges import Ends, TopicNow
-from forebay_pipeline.audit.topics import KafkaTopics
+from forebay_pipeline.audit.ranges import Claimed, Ends, TopicNow, ranges
+from forebay_pipeline.audit.topics import KafkaTopics, _by_topic
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal import brokers
 from forebay_pipeline.journal.brokers import Brokers
@@ -109,6 +110,14 @@ def test_who_may_not_know_policies_need_not_ask_for_them(admin: Admin) -> None:
     assert (told, untold) == ({"b": TopicNow({0: Ends(2, 7)})}, {})
     with pytest.raises(CannotRun, match=r"^The brokers gave no answer about b: Authorization failed\.$"):
         KafkaTopics(Brokers("a:1")).now(["b"])
+
+
+def test_ranges_are_told_by_topic_and_looked_at_once() -> None:
+    """There may be as many topics as ranges."""
+    topics = {"b": {1: 3, 0: 2}, "a": {0: 5}, "c": {7: 1}}
+    read = ranges([Claimed(topic, *each, 9) for topic, first in topics.items() for each in first.items()], {}, {})
+    told = _by_topic(iter(read), lambda topic: {each.partition: each.settled for each in topic})
+    assert msgspec.json.decode(told, type=dict[str, dict[int, int]]) == topics
 
 
 def test_without_ranges_nothing_is_read(admin: Admin, spark: SparkSession) -> None:
