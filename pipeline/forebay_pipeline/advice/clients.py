@@ -204,7 +204,8 @@ def _reasons(treated: DataFrame) -> list[TopicReason]:
 
 
 def _picked(tables: ClientTables, sent_on: DataFrame, of: DataFrame) -> dict[tuple[str, str], list[Picked]]:
-    """Client, of those in `of` → topics whose partitions it seems to pick itself (policies.own_choices)."""
+    """Client, of those in `of` → topics whose partitions it seems to pick itself (policies.own_choices), by the address
+    that uses the fewest."""
     told = sent_on.groupBy("topic").agg((F.max("partition") + 1).alias("told"))
     sizes = tables.treated.groupBy("topic").agg(F.max("partitions").alias("seen")).join(told, "topic", "left")
     chosen = tables.choices.join(of, CLIENT)
@@ -219,10 +220,12 @@ def _picked(tables: ClientTables, sent_on: DataFrame, of: DataFrame) -> dict[tup
         )
     )
     few = (F.col("used") > 0) & (2 * F.col("used") <= F.least("of", F.lit(own_choices.PLACES)))
+    # A client may have thousands of addresses: of those that use as many the one with the most turns tells.
+    alike = used.where(few & (F.col("turns") > 0)).groupBy(*CLIENT, "topic", "of", "used")
     found: dict[tuple[str, str], dict[str, Picked]] = {}
-    for row in used.where(few & (F.col("turns") > 0)).collect():
+    for row in alike.agg(F.max("turns").alias("turns")).orderBy(*CLIENT, "topic", "used").collect():
         choices = own_choices.TopicChoices(row["of"], row["turns"], list(range(row["used"])))
         if choices.picked:
             one = Picked(row["topic"], row["used"], row["of"])
-            found.setdefault((row["client_id"], row["principal"]), {})[row["topic"]] = one
-    return {client: [topics[topic] for topic in sorted(topics)] for client, topics in found.items()}
+            found.setdefault((row["client_id"], row["principal"]), {}).setdefault(row["topic"], one)
+    return {client: list(topics.values()) for client, topics in found.items()}

@@ -54,7 +54,8 @@ def test_each_client_and_how_it_is_treated(spark: SparkSession, tmp_path: Path) 
 
 
 def test_who_keeps_to_few_partitions_picks_them(spark: SparkSession, tmp_path: Path) -> None:
-    """Two instances with a partition each: 12 · (1/12)^8 is less than a millionth, after six turns it is not."""
+    """Two instances with a partition each: 12 · (1/12)^8 is less than a millionth, after six turns it is not. Of two
+    that use two and one the latter is told."""
 
     def sent(client_id: str, host: str, partition: int, minute: int, version: int = 3) -> LedgerRow:
         return ledger_row(
@@ -70,6 +71,9 @@ def test_who_keeps_to_few_partitions_picks_them(spark: SparkSession, tmp_path: P
         sent("shards", f"10.0.0.{instance}", instance, minute) for instance in (1, 2) for minute in range(8)
     ]
     rows += [sent("spread", "10.0.0.3", minute, minute) for minute in range(8)]
+    rows += [
+        sent("uneven", f"10.0.1.{instance}", minute % instance, minute) for instance in (2, 1) for minute in range(12)
+    ]
     rows += [sent("early", "10.0.0.4", 1, minute) for minute in range(6)]
     rows += [sent("old", "10.0.0.5", 1, minute, version=2) for minute in range(8)]
     rows += [batch_row(partition=partition) for partition in range(12)]
@@ -87,6 +91,7 @@ def test_who_keeps_to_few_partitions_picks_them(spark: SparkSession, tmp_path: P
     picked = {one.client_id: one.picked for one in found(spark, tmp_path, rows).clients}
     assert picked == {
         "shards": [Picked("t", 1, 12)],
+        "uneven": [Picked("t", 1, 12)],
         "agent": [Picked("u", 1, 3)],
         "spread": (),
         "early": (),
@@ -97,13 +102,13 @@ def test_who_keeps_to_few_partitions_picks_them(spark: SparkSession, tmp_path: P
 def test_of_clients_that_are_not_told_nothing_is_collected(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some use a new id whenever they start; each of these picks a partition, too."""
+    """Some use a new id whenever they start; each of these picks a partition, too, from two addresses."""
     monkeypatch.setattr(of_clients, "MOST_CLIENTS", 2)
     rows: list[Row] = [batch_row(partition=partition) for partition in range(12)]
     for client in range(6):
         for minute in range(14 + client):
-            time_us = START_US + minute * MINUTE
-            rows.append(ledger_row([sized_part(9, 40_000)], client_id=f"c-{client}", time_us=time_us))
+            told = {"client_id": f"c-{client}", "time_us": START_US + minute * MINUTE}
+            rows += [ledger_row([sized_part(9, 40_000)], host=host, **told) for host in ("10.0.0.1", "10.0.0.2")]
     collect, collected = type(spark.range(0)).collect, list[int]()
 
     def counted(frame: DataFrame) -> list[SparkRow]:
@@ -114,8 +119,8 @@ def test_of_clients_that_are_not_told_nothing_is_collected(
     monkeypatch.setattr(type(spark.range(0)), "collect", counted)
     known = found(spark, tmp_path, rows)
     assert [(one.client_id, one.reasons, one.picked) for one in known.clients] == [
-        ("c-5", {"null_key": 19}, [Picked("t", 1, 12)]),
-        ("c-4", {"null_key": 18}, [Picked("t", 1, 12)]),
+        ("c-5", {"null_key": 38}, [Picked("t", 1, 12)]),
+        ("c-4", {"null_key": 36}, [Picked("t", 1, 12)]),
     ]
     assert (known.left_out, max(collected)) == (4, 2)
 
