@@ -83,7 +83,7 @@ def compact(
     else:
         tables = TableWriter(tables_in(spark, output, output_format), storage, output, checkpoint)
         writer = rows.writeStream.foreachBatch(tables.batch)
-    claim(storage, checkpoint, "compact", output)
+    claim(storage, checkpoint, "compact")
     query = triggered(writer.option("checkpointLocation", checkpoint), every).start()
     if output_format == PARQUET:
         own(storage, output, query.id)

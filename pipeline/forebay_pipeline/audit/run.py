@@ -98,11 +98,10 @@ def audit(spark: SparkSession, journal: ReadRows, topics: Topics, wanted: Wanted
 
 def _check_cluster(state: AuditState, lost: Losses) -> None:
     """What earlier audits found of a topic says nothing of the one of that name in another cluster."""
-    # States of earlier versions do not name theirs.
-    before = state.cluster_id or next((lost.others[name] for name in state.processes if name in lost.others), "")
-    if before and lost.cluster_id and before != lost.cluster_id:
+    before, now = state.cluster_id, lost.cluster_id
+    if before and now and before != now:
         raise CannotRun(
-            f"The state is that of cluster {before}, and the brokers that were asked are of cluster {lost.cluster_id}: "
+            f"The state is that of cluster {before}, and the brokers that were asked are of cluster {now}: "
             "each cluster needs its own file, and one that was built anew a new one."
         )
 

@@ -26,7 +26,6 @@ from forebay_pipeline.journal.schema import KIND
 from forebay_pipeline.storage import Storage
 
 _OWNER: Final = "_query"
-_OWNERS: Final = {"compact": _OWNER, "runaways": f"{_OWNER}-changes", "watch": f"{_OWNER}-minutes"}
 _JOB: Final = "_job"
 _BEGINNING: Final = 1 << 16
 """Bytes, of what may be many megabytes."""
@@ -43,7 +42,7 @@ class _Query(msgspec.Struct, omit_defaults=True):
 
     id: str
     last: int | None = None
-    """The last batch of its lines; None in Spark's, of Parquet, and by earlier versions."""
+    """The last batch of its lines; None in Spark's, and of Parquet."""
 
 
 def query_id(storage: Storage, checkpoint: str) -> str | None:
@@ -102,21 +101,17 @@ def check_begun(storage: Storage, output: str, checkpoint: str, last: int) -> No
         )
 
 
-def claim(storage: Storage, checkpoint: str, job: str, output: str | None = None) -> None:
-    """Note, before the query starts, that the checkpoint is that of `job`, which writes to `output`.
+def claim(storage: Storage, checkpoint: str, job: str) -> None:
+    """Note, before the query starts, that the checkpoint is that of `job`.
 
     Raises CannotRun if the query of another job has begun with it: this one would leave out what that one has read.
     """
-    query, place = query_id(storage, checkpoint), f"{checkpoint.rstrip('/')}/{_JOB}"
-    if query is not None:
-        written = storage.read(place)
-        if written is not None:
-            jobs = {written.decode(errors="replace")}
-        else:  # by an earlier version
-            jobs = {each for each, owner in _OWNERS.items() if output and _id_in(storage, output, owner) == query}
-        if others := jobs - {job}:
+    place = f"{checkpoint.rstrip('/')}/{_JOB}"
+    if query_id(storage, checkpoint) is not None:
+        owner = (storage.read(place) or job.encode()).decode(errors="replace")
+        if owner != job:
             raise CannotRun(
-                f"The checkpoint {checkpoint} is that of `{min(others)}`: `{job}` would leave out what that one has "
+                f"The checkpoint {checkpoint} is that of `{owner}`: `{job}` would leave out what that one has "
                 "read. Give another checkpoint, or another output."
             )
     storage.write(place, job.encode())
@@ -133,8 +128,8 @@ def _wrote(storage: Storage, checkpoint: str, output: str, owner: str, last: int
     """Whether the output's batches, up to `last`, are of the query with that checkpoint, as its file `owner` says."""
     if last is None:
         return True
-    query = _id_in(storage, output, owner)  # None in outputs of earlier versions
-    return _has_begun(storage, checkpoint, last) and query in (None, query_id(storage, checkpoint))
+    query = query_id(storage, checkpoint)
+    return query is not None and query == _id_in(storage, output, owner) and _has_begun(storage, checkpoint, last)
 
 
 def _has_begun(storage: Storage, checkpoint: str, batch: int) -> bool:

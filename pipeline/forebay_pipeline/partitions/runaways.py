@@ -9,7 +9,7 @@ from __future__ import annotations
 import click
 from pyspark.sql import Row
 
-from forebay_pipeline.errors import CLEAN, CannotRun
+from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.batches import Batches
 from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
@@ -52,15 +52,6 @@ def sentence(change: Row) -> str:
     )
 
 
-def check_output(storage: Storage, output: str, checkpoint: str) -> None:
-    """Raises CannotRun if a former version of this job wrote there: Spark's readers would see nothing else."""
-    if storage.is_folder(f"{output}/_spark_metadata"):
-        raise CannotRun(
-            f"{output} has lines of an earlier version, which cannot be added to: name another --output, and "
-            f"--checkpoint {checkpoint} to go on from there."
-        )
-
-
 @click.command()
 @journal_options
 @live_options(every=10)
@@ -89,10 +80,9 @@ def command(
     changes = Changes(None)
     if output is not None:
         checkpoint = checkpoint or f"{output.rstrip('/')}/_checkpoint"
-        check_output(storage, output, checkpoint)
         changes = Changes(JsonLines(storage, output, "changes", checkpoint))
     if checkpoint is not None:
-        claim(storage, checkpoint, "runaways", output)
+        claim(storage, checkpoint, "runaways")
     batches = Batches(changes.told)
     batches.start(stream_changes(rows, watching), checkpoint, None if once else every)
     batches.await_end()

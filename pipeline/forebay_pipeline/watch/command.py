@@ -97,7 +97,7 @@ def command(
     judged = Judged(storage, checkpoint)
     watcher.outputs.append(judged)
     if checkpoint is not None:
-        claim(storage, checkpoint, "watch", output)
+        claim(storage, checkpoint, "watch")
     wait = wait_s(place, late)
     batches.start(stream_tallies(rows, wait), checkpoint, None if once else every)
     batches.await_end()

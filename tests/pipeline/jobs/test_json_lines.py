@@ -33,16 +33,14 @@ def test_a_batch_done_again_replaces_its_lines(spark: SparkSession, tmp_path: Pa
     assert found["minutes-000000012.jsonl"] == [b'{"topic":"other"}']
 
 
-@pytest.mark.parametrize("named", [True, False])  # by earlier versions it is not
-def test_lines_that_another_checkpoint_would_replace_are_refused(
-    spark: SparkSession, tmp_path: Path, *, named: bool
-) -> None:
+def test_lines_that_another_checkpoint_would_replace_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     storage, told, mine = Storage(spark), str(tmp_path / "told"), checkpoint(tmp_path / "mine", "mine", 8)
     JsonLines(storage, told, "minutes", mine).tell(8, ["first"])
-    if not named:
-        (tmp_path / "told" / "_query-minutes").unlink()
-    others = [str(tmp_path / "none"), checkpoint(tmp_path / "behind", "behind", 7)]
-    for other in [*others, checkpoint(tmp_path / "as far", "as far", 8)] if named else others:
+    for other in (
+        str(tmp_path / "none"),
+        checkpoint(tmp_path / "behind", "behind", 7),
+        checkpoint(tmp_path / "as far", "as far", 8),
+    ):
         with pytest.raises(CannotRun, match=f"^{told} has lines that were not written with the checkpoint {other}: "):
             JsonLines(storage, told, "minutes", other)
     JsonLines(storage, told, "minutes", mine).tell(9, ["second"])
@@ -61,8 +59,6 @@ def test_lines_that_an_older_copy_of_their_checkpoint_would_replace_are_refused(
     backup = checkpoint(tmp_path / "backup", "mine", 7)
     with pytest.raises(CannotRun, match=f"^{told} has lines that were not written with the checkpoint {backup}: "):
         JsonLines(storage, told, "minutes", backup)
-    (tmp_path / "told" / "_query-minutes").write_text('{"id":"mine"}')  # by earlier versions, which noted no batch
-    JsonLines(storage, told, "minutes", backup)
 
 
 def test_once_its_lines_are_gone_the_folder_may_become_anyones(spark: SparkSession, tmp_path: Path) -> None:

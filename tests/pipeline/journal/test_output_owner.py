@@ -41,12 +41,10 @@ def test_an_output_without_batches_may_become_anyones(storage: Storage, tmp_path
     check_owner(storage, str(output), checkpoint(tmp_path / "next", "next", "0"))
 
 
-@pytest.mark.parametrize("named", [True, False])  # by versions that did not yet, it is not
-def test_it_stays_that_of_the_checkpoint_it_was_written_with(storage: Storage, tmp_path: Path, *, named: bool) -> None:
+def test_it_stays_that_of_the_checkpoint_it_was_written_with(storage: Storage, tmp_path: Path) -> None:
     output = tmp_path / "output"
     log(output / "_spark_metadata", "9.compact", "10", "8")
-    if named:
-        own(storage, str(output), "mine")
+    own(storage, str(output), "mine")
     check_owner(storage, str(output), checkpoint(tmp_path / "mine", "mine", "9", "10"))
     check_owner(storage, f"{output}/", checkpoint(tmp_path / "begun", "mine", "10", "11") + "/")
     for other in (
@@ -75,18 +73,6 @@ def test_a_checkpoint_is_that_of_one_job_once_its_query_has_begun(storage: Stora
     claim(storage, f"{place}/", "runaways")
     with pytest.raises(CannotRun, match=f"^The checkpoint {place} is that of `runaways`: `watch` would leave out "):
         claim(storage, str(place), "watch")
-
-
-def test_whose_a_checkpoint_of_an_earlier_version_is_its_output_may_tell(storage: Storage, tmp_path: Path) -> None:
-    mine, output = checkpoint(tmp_path / "mine", "mine"), str(tmp_path / "output")
-    own(storage, output, "mine", "minutes")
-    own(storage, output, "other")
-    for job in ("compact", "runaways"):
-        with pytest.raises(CannotRun, match=f"^The checkpoint {mine} is that of `watch`: `{job}` would"):
-            claim(storage, mine, job, output)
-    claim(storage, mine, "watch", output)
-    with pytest.raises(CannotRun, match="is that of `watch`"):
-        claim(storage, mine, "compact", str(tmp_path / "another"))
 
 
 def test_where_parquet_is_the_oldest_file_that_spark_names_tells(storage: Storage, tmp_path: Path) -> None:

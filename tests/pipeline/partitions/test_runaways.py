@@ -65,17 +65,6 @@ def test_only_batches_with_changes_make_a_file(spark: SparkSession, tmp_path: Pa
     )
 
 
-def test_what_an_earlier_version_wrote_is_not_added_to(spark: SparkSession, tmp_path: Path) -> None:
-    write_journal(tmp_path / "journal", window(0, EVEN))
-    (tmp_path / "told" / "_spark_metadata").mkdir(parents=True)
-    refused = run("runaways", "--once", "--journal", tmp_path / "journal", "--output", tmp_path / "told")
-    assert (refused.exit_code, refused.stderr) == (
-        2,
-        f"forebay-pipeline: {tmp_path}/told has lines of an earlier version, which cannot be added to: name another "
-        f"--output, and --checkpoint {tmp_path}/told/_checkpoint to go on from there.\n",
-    )
-
-
 def test_what_another_checkpoint_wrote_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(tmp_path / "journal", window(0, EVEN))
     (tmp_path / "told").mkdir()
