@@ -43,7 +43,7 @@ def known(rows: Rows, place: JournalPlace, span: Span, asked: Asked) -> Known:
     names = [topic.topic for topic in summary.topics[: asked.topics]]
     found = series(rows.batches, rows.gauges, summary.first_us, summary.last_us, names)
     facts = gather(rows, summary, asked.present, asked.replay, asked.price_per_gb)
-    return Known(summary, found, asked.audit, asked.replay, asked.price_per_gb, facts)
+    return Known(found, facts, asked.audit)
 
 
 def read_result(storage: Storage, path: str | None, kind: type[T], made_by: str) -> T | None:

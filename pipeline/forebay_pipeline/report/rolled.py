@@ -42,7 +42,7 @@ def known_of_days(spark: SparkSession, folder: str, span: Span, asked: Asked) ->
         drawn = drawn._replace(missing=frozenset(_unknown(days.missing, drawn.width_us)))
         known = Facts(summary, present=asked.present, replay=asked.replay, price_per_gb=asked.price_per_gb)
         facts = found.facts(known)
-        told = Known(summary, drawn, asked.audit, asked.replay, asked.price_per_gb, facts, list(_missing(days)))
+        told = Known(drawn, facts, asked.audit, list(_missing(days)))
         return told._replace(missing_us=missing_us(days.there, *covered(told)))
 
 

@@ -1,7 +1,7 @@
 """What the report's page contains, and in which order; how it looks is up to page.py and its templates.
 
-In: a Summary and Series of the span, and the results of an audit and a replay if there are any. Out: headlines and
-sections, whose text is not escaped yet.
+In: the Facts of advice, a Summary among them, the Series of the span, and the result of an audit if there is any. Out:
+headlines and sections, whose text is not escaped yet.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class Asked(NamedTuple):
     audit: AuditResult | None = None
     replay: ReplayReport | None = None
     price_per_gb: float | None = None
-    """As in Known."""
+    """Of what crosses racks, in whatever money."""
     present: Present = Present()
 
 
 class Known(NamedTuple):
     """All that the page shows."""
 
-    summary: Summary
     series: Series
+    facts: Facts
     audit: AuditResult | None = None
-    replay: ReplayReport | None = None
-    price_per_gb: float | None = None
-    """Of what crosses racks, in whatever money."""
-    facts: Facts | None = None
-    """What advice is made of; None: there is none."""
     missing: Sequence[str] = ()
     """Sentences: what of the time is not in it."""
     missing_us: int = 0
     """How much of what is `covered` that is."""
+
+    @property
+    def summary(self) -> Summary:
+        """That of the facts."""
+        return self.facts.summary
 
 
 class Headline(NamedTuple):
@@ -80,8 +80,7 @@ class Section(NamedTuple):
 
 def covered(known: Known) -> tuple[int, int]:
     """The first and the last time of what the page tells of: of batches, and of what clients sent."""
-    summary = known.summary
-    clients = Clients() if known.facts is None else known.facts.clients
+    summary, clients = known.summary, known.facts.clients
     if not clients.clients:
         return summary.first_us, summary.last_us
     return min(summary.first_us, clients.first_us), max(summary.last_us, clients.last_us)
@@ -98,15 +97,13 @@ def headlines(known: Known) -> Iterator[Headline]:
         yield Headline("Metadata cached", f"{percent(summary.metadata.hit_rate)} %", "of topic lookups")
     if known.audit is not None:
         yield Headline("Audit", _verdict(known.audit), _audited(known.audit), bad=known.audit.exit_code != CLEAN)
-    if known.replay is not None:
-        stays = known.replay.recommended == known.replay.present
-        yield Headline(
-            "Replay", "settings stay" if stays else "better settings", f"{len(known.replay.results):,} tried"
-        )
+    if (replay := known.facts.replay) is not None:
+        stays = replay.recommended == replay.present
+        yield Headline("Replay", "settings stay" if stays else "better settings", f"{len(replay.results):,} tried")
 
 
 def _of_none(known: Known) -> Iterator[Headline]:
-    clients = Clients() if known.facts is None else known.facts.clients
+    clients = known.facts.clients
     of = f", of the {len(clients.clients):,} largest clients" if clients.left_out else ""
     yield Headline("Records", f"{sum(one.records for one in clients.clients):,}", f"went on as they came{of}")
 
@@ -142,7 +139,7 @@ def _audited(audit: AuditResult) -> str:
 
 def sections(known: Known) -> Iterator[Section]:
     """The page's sections in their order."""
-    if known.facts is not None and known.facts.clients.clients:
+    if known.facts.clients.clients:
         cards = scorecards(known.facts.clients, MAX_ROWS)
         yield Section("clients", "Clients", tables=_cut([cards]))
     if known.summary.total.batches:
@@ -151,19 +148,17 @@ def sections(known: Known) -> Iterator[Section]:
         yield _times(known.summary, known.series)
         yield _batches(known.summary, known.series)
     else:
-        yield _passed_on(known)
+        yield _passed_on(known.facts.clients)
     yield _memory(known.summary, known.series)
-    if racks := tables.racks(known.summary, known.price_per_gb):
-        by_topic = [] if known.facts is None else _cut([_crossed(known.facts)])
-        yield Section("racks", "What crossed racks", [racks], tables=by_topic)
+    if racks := tables.racks(known.summary, known.facts.price_per_gb):
+        yield Section("racks", "What crossed racks", [racks], tables=_cut([_crossed(known.facts)]))
     if known.audit is not None:
         yield _audit(known.audit)
-    if known.replay is not None:
-        yield _replay(known.replay)
+    if known.facts.replay is not None:
+        yield _replay(known.facts.replay)
 
 
-def _passed_on(known: Known) -> Section:
-    clients = Clients() if known.facts is None else known.facts.clients
+def _passed_on(clients: Clients) -> Section:
     reasons = clients.reasons
     rows = [
         (

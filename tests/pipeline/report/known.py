@@ -42,8 +42,12 @@ def known(topic: str = TOPICS[0], client_id: str = "checkout-7", journal: str = 
         gauges=[_gauge_point(number) for number in range(POINTS)],
         shares=[_shares(name, count) for name, count in zip(topics, PARTITIONS, strict=True)],
     )
-    summary, replay = _summary(topics, journal), _replay()
-    return Known(summary, series, _audit(topic, client_id), replay, None, _facts(summary, replay, topic, client_id))
+    return Known(series, _facts(_summary(topics, journal), _replay(), topic, client_id), _audit(topic, client_id))
+
+
+def changed(known: Known, **facts: Any) -> Known:
+    """With other facts of these names."""
+    return known._replace(facts=known.facts._replace(**facts))
 
 
 def _facts(summary: Summary, replay: ReplayReport, topic: str, client_id: str) -> Facts:

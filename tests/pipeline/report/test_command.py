@@ -33,7 +33,7 @@ def journal(tmp_path: Path) -> Path:
 def test_a_page_of_a_journal(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
     audit, replay, output = tmp_path / "audit.json", tmp_path / "replay.json", tmp_path / "report.html"
     audit.write_bytes(msgspec.json.encode(known().audit))
-    replay.write_bytes(msgspec.json.encode(known().replay))
+    replay.write_bytes(msgspec.json.encode(known().facts.replay))
     result = run("report", "--journal", journal, "--audit", audit, "--replay", replay, "--output", output)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout == f"{output}: {output.stat().st_size / 1000:,.0f} kB\n"

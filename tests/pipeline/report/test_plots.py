@@ -37,7 +37,7 @@ def test_an_audit_is_told_with_all_findings() -> None:
 
 
 def test_present_and_recommended_settings_may_be_the_same() -> None:
-    report = known().replay
+    report = known().facts.replay
     assert report is not None
     assert "18 settings. present: p99 " in plots.grid(report).description
     assert "; recommended: p99 " in plots.grid(report).description

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from forebay_pipeline.advice.facts import TopicReason
+from forebay_pipeline.advice.facts import Facts, TopicReason
 from forebay_pipeline.partitions.summary import NOTHING
 from forebay_pipeline.report import plots
 from forebay_pipeline.report.sections import MAX_ROWS, Known, covered, headlines, sections, size
 from forebay_pipeline.report.svg import Plot
-from tests.pipeline.report.known import SECOND, known
+from tests.pipeline.report.known import SECOND, changed, known
 from tests.pipeline.rows import START_US
 
 
@@ -45,7 +45,7 @@ def test_bad_numbers_are_marked() -> None:
 
 def test_without_audit_and_replay_nothing_is_said_of_them() -> None:
     everything = known()
-    bare = Known(everything.summary, everything.series)
+    bare = Known(everything.series, Facts(everything.summary))
     always = ["trends", "partitions", "times", "batches", "memory", "racks"]
     assert [section.name for section in sections(bare)] == always
     assert [section.name for section in sections(everything)] == ["clients", *always, "audit", "replay"]
@@ -57,13 +57,11 @@ def test_without_audit_and_replay_nothing_is_said_of_them() -> None:
 
 def test_that_nothing_was_merged_is_said_only_where_it_is_so() -> None:
     everything = known()
-    assert everything.facts is not None
     summary = msgspec.structs.replace(everything.summary, total=NOTHING)
 
     def told(reason: str, left_out: int) -> tuple[str, str]:
-        assert everything.facts is not None
         clients = everything.facts.clients._replace(reasons=[TopicReason("t", reason, 9, 0)], left_out=left_out)
-        none = everything._replace(summary=summary, facts=everything.facts._replace(clients=clients))
+        none = changed(everything, summary=summary, clients=clients)
         (found,) = (section for section in sections(none) if section.name == "passed-on")
         return found.text[0], next(iter(headlines(none))).note
 
@@ -76,11 +74,10 @@ def test_that_nothing_was_merged_is_said_only_where_it_is_so() -> None:
 def test_the_time_is_that_of_batches_and_of_clients_and_so_is_the_rate_of_all() -> None:
     """A day before the hour in which anything was merged."""
     everything = known()
-    assert everything.facts is not None
     assert covered(everything) == (everything.summary.first_us, everything.summary.last_us)
     first_us = START_US - 86_400 * SECOND
     clients = everything.facts.clients._replace(first_us=first_us, last_us=START_US)
-    longer = everything._replace(facts=everything.facts._replace(clients=clients))
+    longer = changed(everything, clients=clients)
     assert covered(longer) == (first_us, everything.summary.last_us)
     less = longer._replace(missing_us=43_200 * SECOND)
     notes = [next(headlines(one)).note for one in (everything, longer, less)]
@@ -96,22 +93,21 @@ def test_what_crossed_racks_has_a_price_where_one_is_given() -> None:
     assert racks.text == [
         "Racks: 61.0 % of 100.0 GB went to a leader in the client's rack, 39.0 GB crossed. Of 2.0 GB it is not known."
     ]
-    (racks,) = (it for it in sections(everything._replace(price_per_gb=0.02)) if it.name == "racks")
+    (racks,) = (it for it in sections(changed(everything, price_per_gb=0.02)) if it.name == "racks")
     assert racks.text[0].endswith(" At 0.02 a GB that is 0.78, and 561.60 in 30 days like that.")
-    unknown = everything._replace(summary=msgspec.structs.replace(everything.summary, racks=None))
+    unknown = changed(everything, summary=msgspec.structs.replace(everything.summary, racks=None))
     assert "racks" not in {section.name for section in sections(unknown)}
 
 
 def test_what_crossed_is_told_by_topic_and_costs_what_one_says() -> None:
     everything = known()
-    assert everything.facts is not None
     (found,) = (section for section in sections(everything) if section.name == "racks")
     assert found.tables[0].header == ["topic", "same rack", "crossed", "not known", "crossed %"]
     assert found.tables[0].rows == [
         ["orders", "1.0 GB", "30.0 GB", "0 B", "96.8"],
         ["(others)", "60.0 GB", "9.0 GB", "2 B", "13.0"],
     ]
-    priced = everything._replace(facts=everything.facts._replace(price_per_gb=0.02))
+    priced = changed(everything, price_per_gb=0.02)
     (found,) = (section for section in sections(priced) if section.name == "racks")
     assert found.tables[0].rows[0][-2:] == ["0.60", "432.00"]
 
@@ -138,7 +134,7 @@ def test_long_tables_are_cut_and_say_so() -> None:
     everything = known()
     groups = everything.summary.groups * 10
     summary = msgspec.structs.replace(everything.summary, groups=groups)
-    found = sections(everything._replace(summary=summary))
+    found = sections(changed(everything, summary=summary))
     (batches,) = (table for one in found for table in one.tables if table.title == "Batches")
     assert len(batches.rows) == MAX_ROWS
     assert batches.left_out == summary.groups_left_out + len(groups) - MAX_ROWS
