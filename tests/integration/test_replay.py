@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
-from forebay_pipeline.replay.command import Plan, replay_journal
+from forebay_pipeline.replay.run import Plan, replay_journal
 from forebay_pipeline.replay.settings import variants
 from tests.integration.checks import every_record_acknowledged
 from tests.kit.forebay import ForebayProcess

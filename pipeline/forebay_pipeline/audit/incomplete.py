@@ -21,17 +21,18 @@ _NAMED: Final = 5
 def incomplete(
     totals: Counts,
     losses: Losses,
-    deleted: int = 0,
+    *,
+    deleted: int,
+    unknown: Sequence[str],
     uncounted: int = 0,
     anew: Iterable[str] = (),
     uncompared: int = 0,
     unplaced: int = 0,
-    unknown: Sequence[str] = (),
 ) -> Iterator[str]:
-    """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `uncounted`:
-    those that do not say how many records they are of; `anew`: a sentence for each topic that has lost what earlier
-    audits found in it; `uncompared`: as in Examined; `unplaced`: as in Survey; `unknown`: topics to be
-    audited of which there is nothing, here or at the brokers."""
+    """A sentence for each reason. `deleted`: ledger rows that were there at first, and were not audited; `unknown`:
+    topics to be audited of which there is nothing, here or at the brokers; `uncounted`: rows that do not say how many
+    records they are of; `anew`: a sentence for each topic that has lost what earlier audits found in it; `uncompared`:
+    as in Examined; `unplaced`: as in Survey."""
     for each in anew:
         yield f"Gone since it was audited: {each}"
     if deleted:

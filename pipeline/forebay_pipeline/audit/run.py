@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +57,7 @@ def audit(spark: SparkSession, journal: ReadRows, topics: Topics, wanted: Wanted
         different, copies = ledger.rows_of(parts)
         deleted = max(0, lost.ledger_rows - different - copies)
         if survey is None:
-            return _nothing_new(lost, deleted, wanted, topics), _moved_on(state, {}, state.offsets, {}, lost, deleted)
+            return _nothing_new(lost, deleted, wanted, topics), _moved_on(state, lost, deleted, offsets=state.offsets)
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
         examined, read, anew = _examined(spark, around, survey.claimed, wanted.before or AuditState(), topics)
         marks = ledger.marks(parts) if wanted.state is not None else {}
@@ -82,18 +83,25 @@ def audit(spark: SparkSession, journal: ReadRows, topics: Topics, wanted: Wanted
             incomplete(
                 examined.totals,
                 lost,
-                deleted,
-                survey.uncounted,
-                anew.values(),
-                examined.uncompared,
-                survey.unplaced,
-                unknown,
+                deleted=deleted,
+                unknown=unknown,
+                uncounted=survey.uncounted,
+                anew=anew.values(),
+                uncompared=examined.uncompared,
+                unplaced=survey.unplaced,
             )
         ),
         notes=[*_elsewhere(lost), *_copied(copies), *_quiet(quiet), *_notes(examined.totals)],
     )
-    offsets, ids = _offsets(state.offsets, anew, read), _ids(state.topic_ids, anew, read)
-    return result, _moved_on(state, marks, offsets, ids, lost, deleted, survey.topics)
+    return result, _moved_on(
+        state,
+        lost,
+        deleted,
+        offsets=_offsets(state.offsets, anew, read),
+        marks=marks,
+        topic_ids=_ids(state.topic_ids, anew, read),
+        seen=survey.topics,
+    )
 
 
 def _check_cluster(state: AuditState, lost: Losses) -> None:
@@ -160,7 +168,7 @@ def _nothing_new(lost: Losses, deleted: int, wanted: Wanted, topics: Topics) -> 
         rows_missing=lost.missing,
         rows_dropped=lost.dropped,
         lines_torn=lost.lines_torn,
-        incomplete=list(incomplete(Counts(), lost, deleted, unknown=unknown)),
+        incomplete=list(incomplete(Counts(), lost, deleted=deleted, unknown=unknown)),
         notes=["The ledger has no new rows since the last audit.", *_elsewhere(lost), *_quiet(quiet)],
     )
 
@@ -208,26 +216,27 @@ def _notes(totals: Counts) -> Iterator[str]:
 
 def _moved_on(
     state: AuditState,
-    marks: Mapping[str, ProcessMark],
-    offsets: dict[str, dict[int, int]],
-    topic_ids: Mapping[str, str],
     lost: Losses,
     deleted: int,
+    *,
+    offsets: dict[str, dict[int, int]],
+    marks: Mapping[str, ProcessMark] = MappingProxyType({}),
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
     seen: Collection[str] = (),
 ) -> AuditState:
     if deleted:
         return state
     return state.moved_on(
-        marks,
-        offsets,
-        lost.totals,
-        lost.followed,
-        lost.torn,
-        lost.vanished,
-        lost.elsewhere,
-        lost.cluster_id,
-        topic_ids,
-        seen,
+        marks=marks,
+        offsets=offsets,
+        dropped=lost.totals,
+        followed=lost.followed,
+        torn=lost.torn,
+        vanished=lost.vanished,
+        elsewhere=lost.elsewhere,
+        cluster_id=lost.cluster_id,
+        topic_ids=topic_ids,
+        seen=seen,
     )
 
 

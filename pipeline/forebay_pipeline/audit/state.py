@@ -80,16 +80,17 @@ class AuditState(msgspec.Struct):
 
     def moved_on(
         self,
+        *,
         marks: Mapping[str, ProcessMark],
         offsets: dict[str, dict[int, int]],
         dropped: Mapping[str, int],
         followed: Mapping[str, Followed],
         torn: Mapping[str, int],
-        vanished: Sequence[str] = (),
-        elsewhere: Mapping[str, int] | None = None,
-        cluster_id: str = "",
-        topic_ids: Mapping[str, str] | None = None,
-        seen: Collection[str] = (),
+        vanished: Sequence[str],
+        elsewhere: Mapping[str, int],
+        cluster_id: str,
+        topic_ids: Mapping[str, str],
+        seen: Collection[str],
     ) -> AuditState:
         """The state after an audit that came this far. Marks never move back."""
         processes = dict(self.processes)
@@ -104,8 +105,8 @@ class AuditState(msgspec.Struct):
         all_followed = {**self.followed, **followed}
         recent = {name: each for name, each in all_followed.items() if each.last_us >= newest - 2 * HORIZON_US}
         all_dropped = {**self.dropped, **dropped}
-        others = {**self.elsewhere, **(elsewhere or {})}
-        ids = {**self.topic_ids, **(topic_ids or {})}
+        others = {**self.elsewhere, **elsewhere}
+        ids = {**self.topic_ids, **topic_ids}
         told = {error: count + self.torn.get(error, 0) for error, count in torn.items()}
         return AuditState(
             only=self.only,

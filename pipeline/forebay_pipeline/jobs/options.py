@@ -78,7 +78,7 @@ class FiniteRange(click.FloatRange):
         return super().convert(value, param, ctx)
 
 
-_PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")
+PLACE: Final = ("journal", "journal_topic", "bootstrap_servers", "command_config")
 """The arguments of `journal_place`."""
 _COMPACTED_TOO: Final = "The proxy's journal.dir, or the output of `compact`."
 
@@ -163,7 +163,7 @@ def rollups_options(command: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(command)
     def gathered(rollups: str | None, table_format: Format, **others: Any) -> T:
-        journal = {name: others.pop(name) for name in _PLACE}
+        journal = {name: others.pop(name) for name in PLACE}
         if rollups is None and journal["journal"] is journal["journal_topic"] is None:
             raise click.UsageError("give one of --journal, --journal-topic and --rollups")
         if rollups is None:

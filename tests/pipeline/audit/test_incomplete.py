@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -29,8 +31,12 @@ NOTHING = Losses(
 )
 
 
+def sentences(totals: Counts, losses: Losses = NOTHING, **seen: Any) -> list[str]:
+    return list(incomplete(totals, losses, **{"deleted": 0, "unknown": [], **seen}))
+
+
 def test_where_all_was_there_and_followed_there_is_none() -> None:
-    assert list(incomplete(Counts(acknowledged=5, present=4, missing=1, unacknowledged=7, compacted=3), NOTHING)) == []
+    assert sentences(Counts(acknowledged=5, present=4, missing=1, unacknowledged=7, compacted=3)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,39 +63,37 @@ def test_where_all_was_there_and_followed_there_is_none() -> None:
     ],
 )
 def test_what_the_journal_lost(lost: dict[str, object], sentence: str) -> None:
-    (told,) = incomplete(Counts(), NOTHING._replace(**lost))  # type: ignore[arg-type]
+    (told,) = sentences(Counts(), NOTHING._replace(**lost))  # type: ignore[arg-type]
     assert told.startswith(sentence)
 
 
 def test_what_was_deleted_meanwhile() -> None:
-    (told,) = incomplete(Counts(), NOTHING, 1234)
+    (told,) = sentences(Counts(), deleted=1234)
     assert told.startswith("Deleted while it was audited: 1,234 ledger rows.")
 
 
 def test_what_topics_have_lost_since() -> None:
-    assert list(incomplete(Counts(), NOTHING, anew=["t is not what it was."])) == [
-        "Gone since it was audited: t is not what it was."
-    ]
+    assert sentences(Counts(), anew=["t is not what it was."]) == ["Gone since it was audited: t is not what it was."]
 
 
 def test_topics_that_nothing_is_known_of() -> None:
-    (told,) = incomplete(Counts(), NOTHING, unknown=["click", "order"])
+    (told,) = sentences(Counts(), unknown=["click", "order"])
     assert told.startswith("Nothing of topics that were asked for: click; order. No ledger row ")
 
 
 def test_what_does_not_say_how_many_records_it_is_of() -> None:
-    (told,) = incomplete(Counts(), NOTHING, uncounted=1234)
+    (told,) = sentences(Counts(), uncounted=1234)
     assert told.startswith("Not counted: 1,234 batches that passed through untouched")
 
 
 def test_what_was_acknowledged_without_a_place() -> None:
-    (told,) = incomplete(Counts(not_followed=9), NOTHING, unplaced=9)
+    (told,) = sentences(Counts(not_followed=9), unplaced=9)
     assert told.startswith("Not placed: 9 records were acknowledged, but the broker did not say where they are")
-    assert len(list(incomplete(Counts(not_followed=10), NOTHING, unplaced=9))) == 2
+    assert len(sentences(Counts(not_followed=10), unplaced=9)) == 2
 
 
 def test_what_more_parts_begin_with_than_are_compared() -> None:
-    (told,) = incomplete(Counts(), NOTHING, uncompared=1234)
+    (told,) = sentences(Counts(), uncompared=1234)
     assert told.startswith("Not compared: 1,234 records that nobody claims, with which more than 100 different parts ")
 
 
@@ -102,5 +106,5 @@ def test_what_more_parts_begin_with_than_are_compared() -> None:
     ],
 )
 def test_what_was_not_looked_at(count: str, sentence: str) -> None:
-    (told,) = incomplete(msgspec.structs.replace(Counts(), **{count: 9}), NOTHING)
+    (told,) = sentences(msgspec.structs.replace(Counts(), **{count: 9}))
     assert told.startswith(sentence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,6 +20,25 @@ STATE = AuditState(
     dropped={"0/17": 3},
     followed={"here-1": Followed({"ledger": 9, "gauge": 3}, [(1, 7), (9, 9)], 5)},
 )
+
+
+NOTHING: dict[str, Any] = {
+    "marks": {},
+    "offsets": {},
+    "dropped": {},
+    "followed": {},
+    "torn": {},
+    "vanished": [],
+    "elsewhere": {},
+    "cluster_id": "",
+    "topic_ids": {},
+    "seen": [],
+}
+
+
+def after(state: AuditState, **told: Any) -> AuditState:
+    """An audit that told this, and else nothing."""
+    return state.moved_on(**NOTHING | told)
 
 
 @pytest.fixture
@@ -60,32 +80,33 @@ def test_what_is_no_state_of_this_audit(storage: Storage, tmp_path: Path, conten
 
 
 def test_it_moves_forward_only() -> None:
-    moved = STATE.moved_on(
-        {"here-1": ProcessMark(4, ["0/0/t"]), "there-2": ProcessMark(6, [])}, {"t": {0: 12}}, {}, {}, {}
-    )
+    marks = {"here-1": ProcessMark(4, ["0/0/t"]), "there-2": ProcessMark(6, [])}
+    moved = after(STATE, marks=marks, offsets={"t": {0: 12}})
     assert moved.processes == {"here-1": ProcessMark(5, ["1/0/t"]), "there-2": ProcessMark(6, [])}
     assert (moved.only, moved.offsets, moved.newest_us) == (["a", "b"], {"t": {0: 12}}, 6)
-    again = moved.moved_on({"there-2": ProcessMark(6, ["7/0/t"])}, {}, {}, {}, {})
+    again = after(moved, marks={"there-2": ProcessMark(6, ["7/0/t"])})
     assert again.processes["there-2"] == ProcessMark(6, ["7/0/t"])
 
 
 def test_the_cluster_is_remembered_where_it_is_not_told() -> None:
-    moved = STATE.moved_on({}, {}, {}, {}, {}, cluster_id="here")
-    assert (STATE.cluster_id, moved.cluster_id, moved.moved_on({}, {}, {}, {}, {}).cluster_id) == ("", "here", "here")
+    moved = after(STATE, cluster_id="here")
+    assert (STATE.cluster_id, moved.cluster_id, after(moved).cluster_id) == ("", "here", "here")
 
 
 def test_the_ids_are_those_of_the_topics_that_it_knows_offsets_of() -> None:
-    moved = STATE.moved_on({}, {"t": {0: 12}, "u": {0: 1}, "old": {0: 1}}, {}, {}, {}, topic_ids={"u": "v", "old": ""})
+    offsets = {"t": {0: 12}, "u": {0: 1}, "old": {0: 1}}
+    moved = after(STATE, offsets=offsets, topic_ids={"u": "v", "old": ""})
     assert moved.topic_ids == {"t": "id-of-t", "u": "v"}
-    assert moved.moved_on({}, {"u": {0: 1}}, {}, {}, {}).topic_ids == {"u": "v"}
+    assert after(moved, offsets={"u": {0: 1}}).topic_ids == {"u": "v"}
 
 
 def test_processes_that_are_long_gone_are_forgotten() -> None:
     followed = {"here-1": Followed({"ledger": 7}, [(1, 7)], 5), "there-2": Followed(last_us=6 + 2 * HORIZON_US)}
     elsewhere = {"old-3": 5, "young-4": 6}
-    moved = STATE.moved_on({"there-2": ProcessMark(6 + HORIZON_US, [])}, {}, {}, followed, {}, ["a"], elsewhere)
+    marks = {"there-2": ProcessMark(6 + HORIZON_US, [])}
+    moved = after(STATE, marks=marks, followed=followed, vanished=["a"], elsewhere=elsewhere)
     assert (set(moved.processes), set(moved.followed)) == ({"there-2"}, {"here-1", "there-2"})
     assert moved.elsewhere == elsewhere
-    moved = moved.moved_on({"there-2": ProcessMark(6 + 2 * HORIZON_US, [])}, {}, {}, {}, {}, ["b"])
+    moved = after(moved, marks={"there-2": ProcessMark(6 + 2 * HORIZON_US, [])}, vanished=["b"])
     assert (set(moved.followed), set(moved.elsewhere)) == ({"there-2"}, {"young-4"})
     assert moved.vanished == ["a", "b"]

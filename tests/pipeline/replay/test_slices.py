@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.jobs.histogram import percentile
 from forebay_pipeline.replay.arrivals import SYNTHETIC, Load, of_load
-from forebay_pipeline.replay.command import Plan, replay_load
 from forebay_pipeline.replay.intervals import Block, Draw
 from forebay_pipeline.replay.proxy_times import NO_WAY, TURN
 from forebay_pipeline.replay.recommendation import choose
 from forebay_pipeline.replay.results import Result, results_of
+from forebay_pipeline.replay.run import Plan, replay_load
 from forebay_pipeline.replay.service_times import constant
 from forebay_pipeline.replay.settings import read_grid, variants
 from forebay_pipeline.replay.simulation import Simulation, World
