@@ -46,9 +46,14 @@ class JournalFolder:
         if not self._days() and self.format is None:
             raise CannotRun(f"There is no journal in {folder}: it has no closed files yet (dt=…/hour=…).")
 
-    def hours(self, times: _Times) -> list[str]:
+    def hours(self, times: _Times) -> Iterator[str]:
         """The folders whose files may have rows of that time, in order."""
-        return list(self._hours(times))
+        for day in self._days():
+            if not _may_hold(f"{day[3:]}T00", _DAY_US, times):
+                continue
+            for hour in self._storage.names(f"{self._folder}/{day}"):
+                if hour.startswith("hour=") and _may_hold(f"{day[3:]}T{hour[5:]}", _HOUR_US, times):
+                    yield f"{self._folder}/{day}/{hour}"
 
     def days(self) -> list[str]:
         """The days, as 2026-11-21, of which it may have rows, in order; not of tables, which say so themselves."""
@@ -60,14 +65,6 @@ class JournalFolder:
 
     def _days(self) -> list[str]:
         return [name for name in self._names if name.startswith("dt=")]
-
-    def _hours(self, times: _Times) -> Iterator[str]:
-        for day in self._days():
-            if not _may_hold(f"{day[3:]}T00", _DAY_US, times):
-                continue
-            for hour in self._storage.names(f"{self._folder}/{day}"):
-                if hour.startswith("hour=") and _may_hold(f"{day[3:]}T{hour[5:]}", _HOUR_US, times):
-                    yield f"{self._folder}/{day}/{hour}"
 
 
 def _may_hold(began: str, length_us: int, times: _Times) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -20,26 +20,30 @@ from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX
 
 
-def check_readable(spark: SparkSession, storage: Storage, journal: str, folders: Callable[[], Iterable[str]]) -> bool:
-    """Whether a file that is not found may be taken for one that was deleted.
+def on_hosts(spark: SparkSession, storage: Storage, journal: str) -> bool:
+    """Whether the journal is on the local disks of several hosts, so that what one does not find need not be deleted.
 
-    `folders`: those of the journal that are to be read. Raises CannotRun if one of them has a closed file that may not
-    be read, or if the journal is on a local disk, and an executor's host has no such folder: of those executors that
-    there are by now. Those that come later find no file, which then is an error.
+    Raises CannotRun if an executor's host has no such folder: of those executors that there are by now. Those that come
+    later find no file, which then is an error.
     """
     local = storage.local(journal)
-    if local is None:
-        return True
-    if _has_hosts(spark):
-        _check_everywhere(spark, local)
-        # Else many folders or files are listed by executors, who take what they do not have for deleted.
-        spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(2**31 - 1))
+    if local is None or not _has_hosts(spark):
         return False
-    for folder in folders():
-        for file in _closed(Path(storage.local(folder) or folder)):
+    _check_everywhere(spark, local)
+    # Else many folders or files are listed by executors, who take what they do not have for deleted.
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", str(2**31 - 1))
+    return True
+
+
+def check_files(storage: Storage, folders: Iterable[str]) -> None:
+    """Raises CannotRun if one of a journal's `folders` has a closed file that may not be read, on a local disk."""
+    for folder in folders:
+        local = storage.local(folder)
+        if local is None:
+            return
+        for file in _closed(local):
             if not _may_read(file):
                 raise CannotRun(f"Cannot read {file}: run the job as a user who may read all files of the journal.")
-    return True
 
 
 def _has_hosts(spark: SparkSession) -> bool:

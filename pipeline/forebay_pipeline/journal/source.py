@@ -24,7 +24,7 @@ from forebay_pipeline.journal.brokers import Asked, Brokers
 from forebay_pipeline.journal.decoding import Wanted, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.output_owner import check_place
-from forebay_pipeline.journal.readable import check_readable
+from forebay_pipeline.journal.readable import check_files, on_hosts
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
@@ -167,17 +167,21 @@ def _opened(
     if place.format != PARQUET:
         tables = _tables(spark, str(place), place.format)
         return lambda wanted: _selected(_of_tables(spark, tables, span, wanted), wanted)
-    folder = _folder(spark, place)
+    folder, storage = _folder(spark, place), Storage(spark)
     if folder.format is not None:
-        check_readable(spark, Storage(spark), str(place), list)
+        on_hosts(spark, storage, str(place))  # raises
         expect(str(place), folder.format, PARQUET)
         rows = _parquet(spark, str(place), span)
         return lambda wanted: _selected(rows, wanted)
-    hours = folder.hours(span)
+    hours = list(folder.hours(span))
     if not hours:
         return lambda wanted: spark.createDataFrame([], from_arrow_schema(wanted.schema))
-    may_vanish = check_readable(spark, Storage(spark), str(place), lambda: hours)
-    files = _closed(spark.read.format("binaryFile").options(**_missing(may_vanish=may_vanish)).load(hours))
+    source = spark.read.format("binaryFile")
+    if on_hosts(spark, storage, str(place)):
+        source = source.option("ignoreMissingFiles", "false")
+    else:
+        check_files(storage, hours)
+    files = _closed(source.load(hours))
     if but:
         files = files.where(~F.col("_metadata.file_name").isin(*but))
     contents = files.select("path", "content")
@@ -189,7 +193,7 @@ def closed_files(spark: SparkSession, place: JournalPlace, span: Span) -> list[s
 
     Raises CannotRun if there is no journal at `place`.
     """
-    hours = [] if place.in_kafka or place.format != PARQUET else _folder(spark, place).hours(span)
+    hours = [] if place.in_kafka or place.format != PARQUET else list(_folder(spark, place).hours(span))
     if not hours:
         return []
     # By Spark, which lists many folders at once, and leaves hidden files out.
@@ -252,13 +256,14 @@ def stream_rows(
             "failOnDataLoss": str(not skip_expired),
         }
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"), wanted)
-    folder = _folder(spark, place)
-    may_vanish = check_readable(spark, Storage(spark), str(place), lambda: folder.hours(ALL_TIME))
+    folder, storage = _folder(spark, place), Storage(spark)
+    source = spark.readStream.format("binaryFile").schema(_FILE)
+    if on_hosts(spark, storage, str(place)):
+        source = source.option("ignoreMissingFiles", "false")
+    else:
+        check_files(storage, folder.hours(ALL_TIME))
     files = (
-        spark.readStream.format("binaryFile")
-        .schema(_FILE)
-        .options(**_missing(may_vanish=may_vanish))
-        .option("maxFilesPerTrigger", files_a_trigger)
+        source.option("maxFilesPerTrigger", files_a_trigger)
         # Names are unique: a journal that is read from another path goes on where it was, instead of anew.
         .option("fileNameOnly", "true")
         # Files may turn up late: Spark leaves out, without a word, what is so much older than the newest; 7 days else.
@@ -266,11 +271,6 @@ def stream_rows(
         .load(f"{place}/dt=*/hour=*")
     )
     return _decoded(_closed(files).select("path", "content"), wanted)
-
-
-def _missing(*, may_vanish: bool) -> dict[str, str]:
-    """Of a source of files: what of those that are not found."""
-    return {} if may_vanish else {"ignoreMissingFiles": "false"}
 
 
 def _names(kinds: Kinds) -> tuple[str, ...]:

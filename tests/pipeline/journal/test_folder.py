@@ -30,14 +30,14 @@ def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
     days = ["dt=2026-11-17/hour=23/a.jsonl.zst", "dt=2026-11-19/hour=00/a.jsonl.zst"]
     journal = folder(spark, tmp_path, *files, *others, *days)
     assert journal.format is None
-    assert journal.hours((START_US, START_US + 1)) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
-    assert journal.hours((None, START_US - 11 * HOUR_US)) == [
+    assert list(journal.hours((START_US, START_US + 1))) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
+    assert list(journal.hours((None, START_US - 11 * HOUR_US))) == [
         f"{tmp_path}/dt=2026-11-17/hour=23",
         f"{tmp_path}/{DAY}/hour=00",
         f"{tmp_path}/{DAY}/hour=01",
     ]
-    assert journal.hours((START_US + 13 * HOUR_US, None))[-1] == f"{tmp_path}/dt=2026-11-19/hour=00"
-    assert len(journal.hours((None, None))) == 26
+    assert list(journal.hours((START_US + 13 * HOUR_US, None)))[-1] == f"{tmp_path}/dt=2026-11-19/hour=00"
+    assert len(list(journal.hours((None, None)))) == 26
     assert journal.days() == ["2026-11-17", "2026-11-18", "2026-11-19"]
 
 
@@ -46,7 +46,7 @@ def test_what_compact_wrote(spark: SparkSession, tmp_path: Path) -> None:
     assert journal.format == "parquet"
     journal = folder(spark, tmp_path, "kind=gauge/dt=2026-11-17/topic=t/a.parquet", "kind=_torn/dt=__HIVE__/a.parquet")
     assert journal.days() == ["2026-11-17", "2026-11-18"]
-    assert journal.hours((None, None)) == []
+    assert list(journal.hours((None, None))) == []
 
 
 def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:
