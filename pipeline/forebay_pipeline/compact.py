@@ -29,10 +29,10 @@ from forebay_pipeline.journal.tables import PARQUET, Format, check_format, table
 from forebay_pipeline.storage import Storage
 
 _COUNTS: Final = "compacted"
-WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters=100"
+WRITERS: Final = {"spark.sql.maxConcurrentOutputFileWriters": "100"}
 """Files of Parquet that a task has open at once: while its rows go to no more, they need not be sorted, a tenth of the
 work."""
-NARROW_ONLY: Final = "spark.sql.codegen.maxFields=50"
+NARROW_ONLY: Final = {"spark.sql.codegen.maxFields": "50"}
 """What handles rows of all kinds, of 90 fields, in one piece takes the JVM's compiler ten seconds, twice, and is no
 faster; Spark's own limit is 100. (Not for jobs that read Parquet, which beyond it is read row by row.)"""
 
@@ -153,7 +153,7 @@ def command(
 
     Each row is written exactly once. The other jobs read the result faster than the journal.
     """
-    session = spark("compact", kafka=place.in_kafka, table_format=table_format, settings=(WRITERS, NARROW_ONLY))
+    session = spark("compact", kafka=place.in_kafka, table_format=table_format, settings=WRITERS | NARROW_ONLY)
     query = compact(
         session,
         place,

@@ -94,7 +94,7 @@ def test_a_task_writes_each_topic_into_one_file_however_many_it_may_have_open(
     spark: SparkSession, journal: Path, tmp_path: Path, writers: int
 ) -> None:
     write_journal(journal, [make.batch_row(time_us=START_US + n, topic=f"t{n % 10}") for n in range(100)])
-    name = WRITERS.partition("=")[0]
+    (name,) = WRITERS
     spark.conf.set(name, writers)
     try:
         assert run(spark, journal, tmp_path / "parquet") == (100, 0)
@@ -110,8 +110,7 @@ def test_what_handles_rows_of_all_kinds_is_not_compiled_in_one_piece(spark: Spar
         rows = spark.range(1).mapInArrow(lambda batches: batches, schema).withColumn("day", day_of("time_us"))
         return str(rows._jdf.queryExecution().executedPlan().treeString())
 
-    name, _, fields = NARROW_ONLY.partition("=")
-    used = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK", name: fields}
+    used = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK", **NARROW_ONLY}
     before = {each: spark.conf.get(each) for each in used}
     try:
         for each, value in used.items():

@@ -73,14 +73,13 @@ def command(
     if place.brokers is None:
         raise click.UsageError("audit requires --bootstrap-servers: it reads the topics themselves")
     due_us = int((time.time() - settle) * 1_000_000)
-    if span.last is None:
-        if span.first is not None and span.first >= due_us:
-            raise click.UsageError("--from is younger than --settle: audit later, or say --to")
-        span = Span(span.first, due_us)
+    last_us = due_us if span.last is None else span.last
+    if span.last is None and span.first is not None and span.first >= due_us:
+        raise click.UsageError("--from is younger than --settle: audit later, or say --to")
     session = spark("audit", kafka=True, table_format=place.format)
     storage = Storage(session)
     state = read_state(storage, state_path, list(topics)) if state_path is not None else None
-    wanted = Wanted(span, topics, state, min(due_us, span.last or due_us))
+    wanted = Wanted(Span(span.first, last_us), topics, state, min(due_us, last_us))
     topics_now = KafkaTopics(place.brokers)
     again = reading(session, place, wanted)
     result, moved_on = audit(session, reader(session, place, again.span, again.but), topics_now, wanted)

@@ -57,8 +57,8 @@ class KafkaTopics:
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists. Raises CannotRun unless all of them are told of."""
         found, untold = self.told(names, policies=True)
-        for error in untold.values():
-            raise error
+        if untold:
+            raise next(iter(untold.values()))
         return found
 
     def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:

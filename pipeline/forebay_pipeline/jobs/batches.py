@@ -44,11 +44,6 @@ class Batches:
         except StreamingQueryException as error:
             raise self._failed or error from error
 
-    @property
-    def progress(self) -> Any:
-        """Spark's, of the last trigger."""
-        return self._query.lastProgress if self._query is not None else None
-
     def _batch(self, rows: DataFrame, number: int) -> None:
         try:
             self._take(number, rows.collect())

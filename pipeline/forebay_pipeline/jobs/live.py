@@ -16,7 +16,7 @@ LATE_FILES_S: Final = 360
 LATE_TOPIC_S: Final = 30
 FILES_A_TRIGGER: Final = 16
 """Bounds what is open while there is a backlog to catch up with."""
-STORES: Final = "spark.sql.shuffle.partitions=8"
+STORES: Final = {"spark.sql.shuffle.partitions": "8"}
 """Each is a state store and a task in every trigger, and topics are few."""
 
 _Command = Callable[..., Any]

@@ -26,6 +26,7 @@ from forebay_pipeline.journal.security import read_security
 from forebay_pipeline.journal.source import JournalPlace, Span
 from forebay_pipeline.journal.tables import FORMATS, PARQUET, Format
 
+_NO_SETTINGS: Final[Mapping[str, str]] = {}
 INTERRUPTED: Final = 128 + signal.SIGINT
 """As of a shell's command."""
 
@@ -37,11 +38,16 @@ class OpenSpark(Protocol):
     """Opens the Spark session that the command line asks for; a job calls it once its other options are checked.
 
     `job` names the Spark application, `kafka` adds the Kafka connector, `table_format` what knows such tables.
-    `settings` are KEY=VALUE pairs; those of the user override them. Raises CannotRun as open_session does.
+    The user's settings override `settings`. Raises CannotRun as open_session does.
     """
 
     def __call__(
-        self, job: str, *, kafka: bool = False, table_format: Format = PARQUET, settings: tuple[str, ...] = ()
+        self,
+        job: str,
+        *,
+        kafka: bool = False,
+        table_format: Format = PARQUET,
+        settings: Mapping[str, str] = _NO_SETTINGS,
     ) -> SparkSession: ...
 
 
@@ -207,7 +213,11 @@ def session_options(command: Callable[..., T]) -> Callable[..., T]:
     @functools.wraps(command)
     def gathered(master: str | None, jars: str | None, conf: tuple[str, ...], **others: Any) -> T:
         def spark(
-            job: str, *, kafka: bool = False, table_format: Format = PARQUET, settings: tuple[str, ...] = ()
+            job: str,
+            *,
+            kafka: bool = False,
+            table_format: Format = PARQUET,
+            settings: Mapping[str, str] = _NO_SETTINGS,
         ) -> SparkSession:
             session = open_session(
                 job,
@@ -215,7 +225,7 @@ def session_options(command: Callable[..., T]) -> Callable[..., T]:
                 kafka=kafka,
                 table_format=table_format,
                 jars=jars,
-                settings=_pairs(settings),
+                settings=settings,
                 conf=_pairs(conf),
             )
             # Spark's own handler calls into the JVM in the middle of another call, which ends in tracebacks.

@@ -87,8 +87,8 @@ class Asked:
     def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
         untold: dict[str, CannotRun] = {}
         found = self.offsets({topic: self.partitions(topic)}, which, untold)  # not each broker knows it, perhaps
-        for error in untold.values():
-            raise error
+        if untold:
+            raise next(iter(untold.values()))
         return {number: offset for (_, number), offset in found.items()}
 
     def offsets(

@@ -10,7 +10,7 @@ Plan: Spark marks each number in a bitmap of its bucket of 32,768, before anythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import Column
@@ -68,18 +68,16 @@ def union(ranges: Iterable[tuple[int, int]]) -> Numbers:
 
 def missing(first: int, last: int, seen: Sequence[tuple[int, int]]) -> Numbers:
     """Those of `first` … `last` that are not among `seen`."""
-    return list(_missing(first, last, seen))
-
-
-def _missing(first: int, last: int, seen: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    found: Numbers = []
     for begin, end in seen:
         if begin > last:
             break
         if begin > first:
-            yield first, begin - 1
+            found.append((first, begin - 1))
         first = max(first, end + 1)
     if first <= last:
-        yield first, last
+        found.append((first, last))
+    return found
 
 
 def count(ranges: Iterable[tuple[int, int]]) -> int:

@@ -45,24 +45,25 @@ class TableWriter:
 
     def batch(self, rows: DataFrame, number: int) -> None:
         """For foreachBatch."""
+        query = query_id(self._storage, self._checkpoint)
+        assert query is not None  # Spark writes it before the first batch
         rows = rows.withColumn(DAY, day_of("time_us")).persist()  # decoded once for all tables
         try:
             counts = {row[KIND]: row["count"] for row in rows.groupBy(KIND).count().collect()}
             for kind in sorted(counts.keys() & _COLUMNS.keys()):
-                self._append(kind, rows.where(F.col(KIND) == kind).select(_COLUMNS[kind]), counts[kind], number)
+                of_kind = rows.where(F.col(KIND) == kind).select(_COLUMNS[kind])
+                self._append(kind, of_kind, counts[kind], query, number)
             others = sum(counts[kind] for kind in counts.keys() - _COLUMNS.keys())
             if others:
                 columns = [DAY, *SPARK_SCHEMA.names, UNKNOWN]
-                self._append(OTHER, rows.where(~F.col(KIND).isin(*KINDS)).select(columns), others, number)
+                self._append(OTHER, rows.where(~F.col(KIND).isin(*KINDS)).select(columns), others, query, number)
         finally:
             rows.unpersist()
 
-    def _append(self, name: str, rows: DataFrame, count: int, number: int) -> None:
+    def _append(self, name: str, rows: DataFrame, count: int, query: str, number: int) -> None:
         by = [DAY, *order(rows.columns)]
         files = -(-count // _ROWS_A_FILE)
         spread = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, *by)
-        query = query_id(self._storage, self._checkpoint)
-        assert query is not None  # Spark writes it before the first batch
         with self._storage.locked(lock(self._folder, name)):
             self._tables.append(name, spread.sortWithinPartitions(*by), query, number)
 

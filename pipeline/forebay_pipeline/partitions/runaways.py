@@ -74,7 +74,7 @@ def command(
 ) -> int:
     """Report runaway partitions as they happen."""
     watching = Watching(window_s=window, late_s=wait_s(place, late), thresholds=limits)
-    session = spark("runaways", kafka=place.in_kafka, settings=(STORES,))
+    session = spark("runaways", kafka=place.in_kafka, settings=STORES)
     storage = Storage(session)
     rows = live_rows(session, place, KINDS, COLUMNS, "runaways")
     changes = Changes(None)

@@ -122,11 +122,9 @@ class Kind(NamedTuple):
     """Size class: 0 to len(SIZES)."""
 
 
-def fit(batches: DataFrame, observed: DataFrame | None = None) -> dict[int, BrokerTimes]:
+def fit(batches: DataFrame, observed: DataFrame) -> dict[int, BrokerTimes]:
     """Broker → its times. Raises CannotRun if no batch was answered."""
-    requests = _requests(batches)
-    if observed is not None:
-        requests = requests.union(_observed_requests(observed))
+    requests = _requests(batches).union(_observed_requests(observed))
     took = requests.withColumn("bucket", bucket_column(F.col("took_us")))
     counted = took.groupBy("leader", "waits", "busy", "size", "bucket").agg(F.count("*").alias("requests"))
     kinds: dict[Kind, dict[int, int]] = {}

@@ -101,7 +101,7 @@ def command(
     """Put advice and all results on one HTML page with plots."""
     present = read(config)
     if place is None:
-        session = spark("report", settings=(FEW_LISTINGS,))
+        session = spark("report", settings=FEW_LISTINGS)
     else:
         session = spark("report", kafka=place.in_kafka, table_format=place.format)
     storage = Storage(session)

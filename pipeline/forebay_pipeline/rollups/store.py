@@ -26,8 +26,7 @@ from forebay_pipeline.storage import Storage
 
 _MARK: Final = re.compile(r"(\d{4}-\d{2}-\d{2})\.json")
 
-
-FEW_LISTINGS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism=8"
+FEW_LISTINGS: Final = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "8"}
 """For a session that reads many days: by default each day's folder is a task, in which its files are looked for."""
 
 

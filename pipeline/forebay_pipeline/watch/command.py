@@ -82,7 +82,7 @@ def command(
         late = {"late_rows_total": ("Rows that came after their minutes had been judged.", batches.late)}
         return {**watcher.totals(), **late, **(posts.totals() if posts is not None else {})}
 
-    session = spark("watch", kafka=place.in_kafka, settings=(STORES,))
+    session = spark("watch", kafka=place.in_kafka, settings=STORES)
     storage = Storage(session)
     rows = live_rows(session, place, KINDS, COLUMNS, "watch")
     if output is not None and checkpoint is not None:

@@ -58,12 +58,10 @@ class Watcher:
         self._topics = topics
         self._slow_ms = slow_ms
         self.outputs: list[Output] = []
-        self.minutes = 0
-        """Minutes of topics that were told."""
         self.findings = 0
-        """Of them with findings."""
+        """Minutes of topics with findings."""
         self.unchecked = 0
-        """Of them not checked for loss."""
+        """Minutes of topics not checked for loss."""
         self.without_ledger: set[str] = set()
         """Processes that send batches and keep no ledger."""
         self.last_us = 0
@@ -79,7 +77,6 @@ class Watcher:
         minutes = self._judged(together(tallies))
         for output in self.outputs:
             output.tell(number, minutes)
-        self.minutes += len(minutes)
         self.findings += sum(bool(minute.findings) for minute in minutes)
         self.unchecked += sum(minute.lost is None for minute in minutes)
         self._tell_unwatched({process for process, *_, tally in tallies if tally.keeps_no_ledger})

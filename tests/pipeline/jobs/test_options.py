@@ -125,7 +125,7 @@ def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.Monkey
     @click.command()
     @session_options
     def command(spark: OpenSpark) -> None:
-        spark("j", kafka=True, table_format="iceberg", settings=("a=job", "b=job"))
+        spark("j", kafka=True, table_format="iceberg", settings={"a": "job", "b": "job"})
 
     before = signal.getsignal(signal.SIGINT)
     try:

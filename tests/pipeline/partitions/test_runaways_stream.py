@@ -63,14 +63,20 @@ class Stream:
             for told in self.run()
         ]
 
+    @property
+    def _progress(self) -> Any:
+        """Of the last trigger."""
+        assert self.batches._query is not None
+        return self.batches._query.lastProgress
+
     def states(self) -> int:
-        (operator,) = self.batches.progress["stateOperators"]
+        (operator,) = self._progress["stateOperators"]
         return int(operator["numRowsTotal"])
 
     def judging_tasks(self) -> set[int]:
         """In how many tasks each of the last triggers judged its topics."""
         tracker = self._spark.sparkContext.statusTracker()
-        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.batches.progress["runId"])))
+        jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(self._progress["runId"])))
         stages = filter(None, (tracker.getStageInfo(max(job.stageIds)) for job in jobs))
         return {stage.numTasks for stage in stages}
 

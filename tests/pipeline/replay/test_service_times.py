@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from statistics import fmean, quantiles
@@ -13,9 +13,14 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import of_kind
 from forebay_pipeline.replay.service_times import FEW, BrokerTimes, Empirical, fit
-from forebay_policies.journal_rows import BatchRow, ObservedRow
-from tests.pipeline.journals import journal_of, rows_of
+from forebay_policies.journal_rows import BatchRow, ObservedRow, Row
+from tests.pipeline.journals import journal_of
 from tests.pipeline.rows import START_US, batch_row, observed_row
+
+
+def fitted(spark: SparkSession, folder: Path, rows: Sequence[Row]) -> dict[int, BrokerTimes]:
+    journal = journal_of(spark, folder, rows)
+    return fit(of_kind(journal, BatchRow), of_kind(journal, ObservedRow))
 
 
 def drawn(times: BrokerTimes, size: int = 1000, *, waits: bool = False, busy: bool = False) -> list[float]:
@@ -44,7 +49,7 @@ def test_those_that_found_others_under_way_are_told_apart(spark: SparkSession, t
         begins = START_US + number * 100_000
         for sent, answered in ((0, 20_000), (1_000, 40_000), (50_000, 51_000)):
             rows.append(batch_row(time_us=begins + answered, upstream_us=answered - sent))
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+    times = fitted(spark, tmp_path, rows)[0]
 
     assert set(map(round, drawn(times))) == {1, 20}
     assert fmean(drawn(times)) == pytest.approx((20 + 1) / 2, rel=0.05)
@@ -61,7 +66,7 @@ def test_one_that_is_under_way_for_long_keeps_the_broker_busy_for_all_that_are_s
         for number in range(50)
         for sent, answered in ((0, 90), (10, 12), (50, 55))
     ]
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+    times = fitted(spark, tmp_path, rows)[0]
 
     assert min(drawn(times)) == pytest.approx(90, rel=0.03)
     assert max(drawn(times)) == pytest.approx(90, rel=0.03)
@@ -75,7 +80,7 @@ def test_acks_all_is_told_apart_and_makes_nothing_busy_for_acks_1(spark: SparkSe
         for number in range(50)
         for late, took, acks in ((0, 60_000, -1), (20_000, 3_000, 1))
     ]
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+    times = fitted(spark, tmp_path, rows)[0]
 
     assert fmean(drawn(times)) == pytest.approx(3, rel=0.03)
     assert fmean(drawn(times, busy=True)) == pytest.approx(3, rel=0.03)
@@ -89,7 +94,7 @@ def test_batches_of_both_acks_that_leave_together_are_two_requests(spark: SparkS
         for acks in (1, -1)
     ]
     rows += answered_each(50, lambda: 50_000, lambda: 9_000, bytes=20_000, process="there-1")
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+    times = fitted(spark, tmp_path, rows)[0]
 
     assert fmean(drawn(times, size=10_000)) == pytest.approx(2, rel=0.03)
     assert fmean(drawn(times, size=20_000)) == pytest.approx(9, rel=0.03)
@@ -103,7 +108,7 @@ def test_times_at_random_are_found_again(spark: SparkSession, tmp_path: Path, bu
         lambda: round(rng.expovariate(busy / 2000)) + 250,  # further apart than batches of one request
         lambda: round(rng.lognormvariate(7.4, 0.5)),
     )
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))[0]
+    times = fitted(spark, tmp_path, rows)[0]
 
     again = Random(6)
     true = sorted(again.lognormvariate(7.4, 0.5) / 1000 for _ in range(5000))
@@ -128,7 +133,7 @@ def test_batches_of_one_request_are_one(spark: SparkSession, tmp_path: Path) -> 
         for number in range(50)
         for partition, later in enumerate((0, 10, 30))
     ]
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))
+    times = fitted(spark, tmp_path, rows)
     assert list(times) == [3]
     assert min(drawn(times[3])) == pytest.approx(5, rel=0.03)
     assert max(drawn(times[3], size=48_000)) == pytest.approx(5, rel=0.03)
@@ -147,7 +152,7 @@ def test_sizes_and_brokers_are_told_apart(spark: SparkSession, tmp_path: Path) -
         batch_row(**{**{name: getattr(row, name) for name in row.__struct_fields__}, "process": process})
         for row, process in zip(rows, processes, strict=True)
     ]
-    times = fit(rows_of(spark, tmp_path, BatchRow, rows))
+    times = fitted(spark, tmp_path, rows)
 
     assert fmean(drawn(times[0], size=1_000)) == pytest.approx(1, rel=0.03)
     assert fmean(drawn(times[0], size=100_000)) == pytest.approx(8, rel=0.03)
@@ -166,8 +171,7 @@ def test_clients_own_requests_tell_it_too(spark: SparkSession, tmp_path: Path) -
             observed_row(number=4 * number + 2, received_us=came + 20_000, time_us=came + 50_100, took_us=30_000),
             observed_row(number=4 * number + 3, received_us=came + 60_000, time_us=came + 61_000, error_code=6),
         ]
-    journal = journal_of(spark, tmp_path, rows)
-    times = fit(of_kind(journal, BatchRow), of_kind(journal, ObservedRow))[0]
+    times = fitted(spark, tmp_path, rows)[0]
 
     assert set(map(round, drawn(times))) == {10}
     assert set(map(round, drawn(times, busy=True))) == {30}
@@ -178,13 +182,13 @@ def test_connections_that_were_lost_tell_nothing(spark: SparkSession, tmp_path: 
         *answered_each(50, lambda: 50_000, lambda: 2_000),
         batch_row(time_us=START_US + 60_000_000, upstream_us=30_000_000, fate="unknown"),
     ]
-    assert max(drawn(fit(rows_of(spark, tmp_path, BatchRow, rows))[0])) < 2.1
+    assert max(drawn(fitted(spark, tmp_path, rows)[0])) < 2.1
 
 
 def test_without_answers_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
     rows = [batch_row(fate="unknown")]
     with pytest.raises(CannotRun, match="no answered batches"):
-        fit(rows_of(spark, tmp_path, BatchRow, rows))
+        fitted(spark, tmp_path, rows)
 
 
 def test_a_spread_is_drawn_as_it_was_seen() -> None:
