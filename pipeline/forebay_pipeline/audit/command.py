@@ -12,7 +12,7 @@ import time
 import click
 import msgspec
 
-from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.reread import reading
 from forebay_pipeline.audit.run import audit
 from forebay_pipeline.audit.state import read_state, write_state
@@ -79,10 +79,10 @@ def command(
     session = spark("audit", kafka=True, table_format=place.format)
     storage = Storage(session)
     state = read_state(storage, state_path, list(topics)) if state_path is not None else None
-    wanted = Wanted(Span(span.first, last_us), topics, state, min(due_us, last_us))
+    scope = AuditScope(Span(span.first, last_us), topics, state, min(due_us, last_us))
     topics_now = KafkaTopics(place.brokers)
-    again = reading(session, place, wanted)
-    result, moved_on = audit(session, reader(session, place, again.span, again.but), topics_now, wanted)
+    again = reading(session, place, scope)
+    result, moved_on = audit(session, reader(session, place, again.span, again.but), topics_now, scope)
     click.echo(as_text(result, terminal_width()))
     if output is not None:
         storage.write(output, msgspec.json.encode(result))

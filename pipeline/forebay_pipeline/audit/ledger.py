@@ -1,6 +1,6 @@
 """The ledger as an audit sees it: a row for each part of a client's request, its fate, and whether to check it.
 
-In: rows of the journal (LedgerRow at least) and what is wanted. Out: `parts`; what they claim of the topics; how
+In: rows of the journal (LedgerRow at least) and an AuditScope. Out: `parts`; what they claim of the topics; how
 far each process's rows are audited.
 """
 
@@ -29,7 +29,7 @@ AROUND_US: Final = 15 * 60 * 1_000_000
 before, and what was sent again. By default, clients give up on a record after two minutes."""
 
 
-class Wanted(NamedTuple):
+class AuditScope(NamedTuple):
     """What to audit. The state says where to begin, unless the span does."""
 
     span: Span = Span()
@@ -62,7 +62,7 @@ class Wanted(NamedTuple):
         return Span(first - AROUND_US if first is not None else None, last + AROUND_US if last is not None else None)
 
 
-def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame:
+def parts(rows: DataFrame, scope: AuditScope, *, copied: bool = False) -> DataFrame:
     """A row for each part of a request; a request passed on untouched is one part without CRCs. `copied`: ledger rows
     may be there several times, and count once.
 
@@ -75,8 +75,8 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
     within the process and time), checked (whether this audit is to check it).
     """
     ledger = of_kind(rows, LedgerRow)
-    if wanted.topics:
-        ledger = ledger.where(F.col("topic").isin(list(wanted.topics)))
+    if scope.topics:
+        ledger = ledger.where(F.col("topic").isin(list(scope.topics)))
     ledger = _once(ledger) if copied else ledger.withColumn("times", F.lit(1))
     opened = ledger.select("*", F.posexplode_outer("parts").alias("position", "sent"))
     base, records = _of_part("base_offset"), _of_part("records")
@@ -109,7 +109,7 @@ def parts(rows: DataFrame, wanted: Wanted, *, copied: bool = False) -> DataFrame
         "times",
         F.concat_ws("/", "number", "partition", "topic").alias("row_key"),
     )
-    return _with_checked(lines, wanted)
+    return _with_checked(lines, scope)
 
 
 def _once(ledger: DataFrame) -> DataFrame:
@@ -133,8 +133,8 @@ def fate(base: Column) -> Column:
     )
 
 
-def _with_checked(lines: DataFrame, wanted: Wanted) -> DataFrame:
-    checked, before = wanted.to_be_checked.holds, wanted.before
+def _with_checked(lines: DataFrame, scope: AuditScope) -> DataFrame:
+    checked, before = scope.to_be_checked.holds, scope.before
     if before is None or not (before.processes or before.followed):
         return lines.withColumn("checked", checked)
     nothing = ProcessMark(-1, [])

@@ -1,6 +1,6 @@
 """What the journal itself lost: rows that were dropped, lines that cannot be read, rows and files that are not there.
 
-In: rows of the journal (all kinds, OF_ALL_KINDS), and what is wanted. Out: Losses, and for the next audit how far the
+In: rows of the journal (all kinds, OF_ALL_KINDS), and an AuditScope. Out: Losses, and for the next audit how far the
 numbers of each process were followed (state.Followed).
 
 Plan: the rows of a process and kind are numbered, and its gauge rows, once a second, say how many of each kind there
@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
-from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.state import AuditState, Followed
 from forebay_pipeline.audit.vanished import Life, vanished
 from forebay_pipeline.journal import sequence
@@ -114,11 +114,11 @@ class Losses(NamedTuple):
         return sum(self.torn.values())
 
 
-def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Losses:
+def losses(rows: DataFrame, scope: AuditScope, cluster_id: Callable[[], str]) -> Losses:
     """Read all rows once; what comes to the driver is small. `cluster_id` tells that of the audited topics, empty if
     unknown; it is asked if the journal has any.
     """
-    found = _found(rows, wanted)
+    found = _found(rows, scope)
     processes: dict[str, list[SparkRow]] = defaultdict(list)
     for each in found:
         if each[KIND] != TORN:
@@ -126,10 +126,10 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
     clusters = {name: {*chain(*(each.cluster_ids for each in found))} - {""} for name, found in processes.items()}
     ours = cluster_id() if any(clusters.values()) else ""
     others = {name: max(found) for name, found in clusters.items() if ours and found and ours not in found}
-    followed = {name: _Process(name, each, wanted) for name, each in processes.items() if name not in others}
-    before = wanted.before or AuditState()
+    followed = {name: _Process(name, each, scope) for name, each in processes.items() if name not in others}
+    before = scope.before or AuditState()
     for name in set(before.followed) - set(followed) - set(others):
-        followed[name] = _Process(name, [], wanted)
+        followed[name] = _Process(name, [], scope)
     lives = {name: process.life for name, process in followed.items()}
     # Whose rows are of no concern here may have lived at any time.
     lives |= dict.fromkeys([*others, *before.elsewhere], Life(0, 0, ended=False))
@@ -141,7 +141,7 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
         torn={error: count for error, count in torn.items() if count > 0},
         gaps=[gap for name in sorted(followed) for gap in followed[name].gaps()],
         beginnings=sorted(name for name, process in followed.items() if process.begins_late),
-        vanished=list(vanished(named.difference(before.vanished), lives, wanted)),
+        vanished=list(vanished(named.difference(before.vanished), lives, scope)),
         ends=sorted(name for name, process in followed.items() if process.ended_untold),
         unnumbered=sum(process.unnumbered for process in followed.values()),
         ledger_rows=sum(each.ledger_rows_read for name in followed for each in processes.get(name, [])),
@@ -155,16 +155,16 @@ def losses(rows: DataFrame, wanted: Wanted, cluster_id: Callable[[], str]) -> Lo
     )
 
 
-def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
+def _found(rows: DataFrame, scope: AuditScope) -> list[SparkRow]:
     """A row for each process, kind and bucket of numbers, for what has no numbers, and for torn rows."""
     known = rows.where(F.col(KIND).isin([*_KINDS, TORN]))
     number = F.when(F.col("seq") > 0, F.col("seq"))
-    checked, gauge = wanted.to_be_checked.holds, F.col(KIND) == _GAUGE
+    checked, gauge = scope.to_be_checked.holds, F.col(KIND) == _GAUGE
     ledger, torn = F.col(KIND) == _LEDGER, F.when(F.col(KIND) == TORN, F.col("error"))
-    first_us, last_us = wanted.to_be_checked
+    first_us, last_us = scope.to_be_checked
     earlier, later = F.col("time_us") < F.lit(first_us), F.col("time_us") >= F.lit(last_us)
     dropped = F.when(gauge, F.col("rows_dropped_total"))
-    of_topics = F.col("topic").isin(list(wanted.topics)) if wanted.topics else F.expr("true")
+    of_topics = F.col("topic").isin(list(scope.topics)) if scope.topics else F.expr("true")
     sent = (F.col(KIND) == _BATCH) & (F.col("fate") == _ACKNOWLEDGED) & checked & of_topics
 
     def within(column: Column) -> Column:
@@ -204,13 +204,13 @@ def _found(rows: DataFrame, wanted: Wanted) -> list[SparkRow]:
 class _Process:
     """One process: what is there of it, and what should be."""
 
-    def __init__(self, name: str, found: list[SparkRow], wanted: Wanted) -> None:
+    def __init__(self, name: str, found: list[SparkRow], scope: AuditScope) -> None:
         self._name = name
-        self._wanted = wanted
+        self._scope = scope
         self._found = found
         self._by_kind = {kind: [each for each in found if each[KIND] == kind] for kind in _KINDS}
         self._gauges = self._by_kind[_GAUGE]
-        known = wanted.before.followed.get(name) if wanted.before is not None else None
+        known = scope.before.followed.get(name) if scope.before is not None else None
         self._known = known or Followed()
         self._is_new = known is None
         self.unnumbered = sum(each.unnumbered for each in found)
@@ -257,14 +257,14 @@ class _Process:
         """In the span."""
         if not self.has_gauges:
             return 0
-        earliest_us = self._wanted.earliest_us
+        earliest_us = self._scope.earliest_us
         started_us = min(each.started_us for each in self._gauges)
         before = 0
         if earliest_us is not None and started_us < earliest_us:
             known = [each.dropped_before for each in self._gauges if each.dropped_before is not None]
             before = max(known or [min(each.min_dropped for each in self._gauges if each.min_dropped is not None)])
-        if self._wanted.before is not None:
-            before = self._wanted.before.dropped.get(self._name, before)
+        if self._scope.before is not None:
+            before = self._scope.before.dropped.get(self._name, before)
         return self.dropped_total - before
 
     # Rows that are not there
@@ -280,7 +280,7 @@ class _Process:
     def _last(self, kind: str) -> int:
         """The number of the last row that is expected; 0 if none is."""
         lasts = self._counts(kind, "last")
-        if self._wanted.state is None and (after := self._counts(kind, "after")):
+        if self._scope.state is None and (after := self._counts(kind, "after")):
             lasts.append(min(after))  # with a state, the next audit expects them
         return max(lasts, default=0)
 
@@ -288,7 +288,7 @@ class _Process:
         """The number of the first row that is expected; None if nobody can tell."""
         if kind in self._known.numbers:
             return self._known.numbers[kind] + 1
-        begin = self._wanted.around.first
+        begin = self._scope.around.first
         if begin is None or self._began_us >= begin:
             return 1
         firsts = self._counts(kind, "first")
@@ -308,7 +308,7 @@ class _Process:
     @property
     def begins_late(self) -> bool:
         """It ran before what is audited begins, by its name, and its first row is not there, nor one of that time."""
-        begin, first_us = self._wanted.earliest_us, self._first_us
+        begin, first_us = self._scope.earliest_us, self._first_us
         if not self._is_new or not self._is_numbered or begin is None or first_us is None:
             return False
         firsts = [number for number, _ in _numbers(self._gauges or self._found, "seen")]
@@ -323,7 +323,7 @@ class _Process:
     @property
     def ended_untold(self) -> bool:
         """It has no last row, and should have later ones than it has, had it not ended."""
-        until = self._wanted.due_us
+        until = self._scope.due_us
         numbered = self._is_numbered or bool(self._known.numbers)
         return numbered and not self._ended and until is not None and self._last_us < until
 
@@ -348,11 +348,11 @@ class _Process:
 
     def followed(self) -> Followed:
         """How far, after this audit and those before. What is reported is over; what a span leaves out is left out."""
-        state = self._wanted.state
+        state = self._scope.state
         before = Followed() if state is None else state.followed.get(self._name, Followed())
         numbers = {kind: max(before.numbers.get(kind, 0), self._last(kind)) for kind in _KINDS}
         audited = sequence.union([*before.audited, *_numbers(self._by_kind[_LEDGER], "audited")])
-        begin = self._wanted.span.first
+        begin = self._scope.span.first
         if audited and begin is not None and self._began_us < begin:
             audited = sequence.union([(1, audited[0][0]), *audited])
         return Followed(

@@ -1,6 +1,6 @@
 """What an audit that carries on from an earlier one has to read of the journal again.
 
-In: the journal's place, what is wanted, and the closed files there. Out: the span to read, and the files to leave out.
+In: the journal's place, an AuditScope, and the closed files there. Out: the span to read, and the files to leave out.
 
 Rows of the last minutes are read again, because they tell of their neighbours, but no file that was over before them:
 the folder of an hour has an hour's files, and an audit may be due every ten minutes. Older rows only turn up in files
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.journal.folder import began_before, over_at
 from forebay_pipeline.journal.source import JournalPlace, Span, closed_files
 
@@ -31,10 +31,10 @@ class Reading(NamedTuple):
     """Those that need not be read."""
 
 
-def reading(spark: SparkSession, place: JournalPlace, wanted: Wanted) -> Reading:
+def reading(spark: SparkSession, place: JournalPlace, scope: AuditScope) -> Reading:
     """Raises CannotRun if there is no journal."""
-    around, before = wanted.around, wanted.before
-    names = closed_files(spark, place, around) if wanted.state is not None else []
+    around, before = scope.around, scope.before
+    names = closed_files(spark, place, around) if scope.state is not None else []
     if before is None or before.newest_us is None:
         return Reading(around, names)
     first_us = before.newest_us - AROUND_US

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from forebay_pipeline.audit import ledger
 from forebay_pipeline.audit.examine import Examined, examine, keep
 from forebay_pipeline.audit.incomplete import incomplete
-from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.audit.losses import OF_ALL_KINDS, Losses, losses
 from forebay_pipeline.audit.ranges import (
     Audited,
@@ -38,35 +38,35 @@ _TRIES: Final = 3
 is left afterwards: what expired meanwhile counts as expired, even where it was read in time."""
 
 
-def audit(spark: SparkSession, journal: ReadRows, topics: Topics, wanted: Wanted) -> tuple[AuditResult, AuditState]:
+def audit(spark: SparkSession, journal: ReadRows, topics: Topics, scope: AuditScope) -> tuple[AuditResult, AuditState]:
     """Audit the journal's ledger against the topics; the result, and the state after it.
 
-    It is read twice: the numbers of all rows, then those of the ledger. The state stays that of `wanted` if some of
+    It is read twice: the numbers of all rows, then those of the ledger. The state stays that of `scope` if some of
     these were deleted in between.
 
     Raises CannotRun if the ledger has no rows of the span, if all their records have expired, if the state is that of
     another cluster, or as `topics` does.
     """
-    lost = losses(wanted.around.of(journal(columns=OF_ALL_KINDS)), wanted, topics.cluster_id)
-    state = wanted.state or AuditState()
+    lost = losses(scope.around.of(journal(columns=OF_ALL_KINDS)), scope, topics.cluster_id)
+    state = scope.state or AuditState()
     _check_cluster(state, lost)
-    rows = wanted.around.of(journal([LedgerRow]))
+    rows = scope.around.of(journal([LedgerRow]))
     ours = rows.where(~F.col("process").isin(list(lost.others))) if lost.others else rows
-    with keep(ledger.parts(ours, wanted, copied=lost.repeated > 0)) as parts:
-        survey = ledger.survey(parts, wanted.before)
+    with keep(ledger.parts(ours, scope, copied=lost.repeated > 0)) as parts:
+        survey = ledger.survey(parts, scope.before)
         different, copies = ledger.rows_of(parts)
         deleted = max(0, lost.ledger_rows - different - copies)
         if survey is None:
-            return _nothing_new(lost, deleted, wanted, topics), _moved_on(state, lost, deleted, offsets=state.offsets)
+            return _nothing_new(lost, deleted, scope, topics), _moved_on(state, lost, deleted, offsets=state.offsets)
         around = parts.where(F.col("time_us") >= survey.first_us - AROUND_US)
-        examined, read, anew = _examined(spark, around, survey.claimed, wanted.before or AuditState(), topics)
-        marks = ledger.marks(parts) if wanted.state is not None else {}
+        examined, read, anew = _examined(spark, around, survey.claimed, scope.before or AuditState(), topics)
+        marks = ledger.marks(parts) if scope.state is not None else {}
     if examined.totals.acknowledged and examined.totals.expired == examined.totals.acknowledged:
         raise CannotRun(
             f"All {examined.totals.expired:,} records that were acknowledged in that span have expired: "
             "there is nothing left to audit."
         )
-    quiet, unknown = _unseen(wanted, topics, survey.topics)
+    quiet, unknown = _unseen(scope, topics, survey.topics)
     result = AuditResult(
         first_us=survey.first_us,
         last_us=survey.last_us,
@@ -147,15 +147,15 @@ def _since(
     return more, topics.records(spark, more)
 
 
-def _nothing_new(lost: Losses, deleted: int, wanted: Wanted, topics: Topics) -> AuditResult:
-    if wanted.before is None or not wanted.before.processes:
+def _nothing_new(lost: Losses, deleted: int, scope: AuditScope, topics: Topics) -> AuditResult:
+    if scope.before is None or not scope.before.processes:
         unread = "".join(f" {note}" for note in _elsewhere(lost))
         unread += f" Unreadable lines or files: {lost.lines_torn:,}." if lost.torn else ""
         raise CannotRun(
             "The journal has no ledger rows in that span: was journal.ledger on? Without --to, those younger than "
             f"--settle are left to a later audit.{unread}"
         )
-    quiet, unknown = _unseen(wanted, topics)
+    quiet, unknown = _unseen(scope, topics)
     return AuditResult(
         first_us=None,
         last_us=None,
@@ -173,11 +173,11 @@ def _nothing_new(lost: Losses, deleted: int, wanted: Wanted, topics: Topics) -> 
     )
 
 
-def _unseen(wanted: Wanted, topics: Topics, seen: Collection[str] = ()) -> tuple[list[str], list[str]]:
+def _unseen(scope: AuditScope, topics: Topics, seen: Collection[str] = ()) -> tuple[list[str], list[str]]:
     """Of the topics that were asked for those that neither have rows to be checked, as `seen` do, nor ever had: such as
     brokers have, and such as they do not."""
-    state = wanted.state or AuditState()
-    unseen = sorted({*wanted.topics} - {*seen} - {*state.seen} - state.offsets.keys())
+    state = scope.state or AuditState()
+    unseen = sorted({*scope.topics} - {*seen} - {*state.seen} - state.offsets.keys())
     if not unseen:
         return [], []
     told, untold = topics.told(unseen, policies=False)

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.brokers import ANSWER_S, Asked, Brokers, answers
+from forebay_pipeline.journal.brokers import ANSWER_S, BrokerClient, Brokers, answers
 
 RECORD_COLUMNS: Final = "topic string, partition int, offset bigint, key binary, value binary"
 
@@ -48,11 +48,11 @@ class KafkaTopics:
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers
-        self._asked = Asked(brokers)
+        self._client = BrokerClient(brokers)
 
     def cluster_id(self) -> str:
         """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
-        return self._asked.cluster_id()
+        return self._client.cluster_id()
 
     def now(self, names: Collection[str]) -> dict[str, TopicNow]:
         """A TopicNow for each of the topics that exists. Raises CannotRun unless all of them are told of."""
@@ -67,7 +67,7 @@ class KafkaTopics:
         A partition without a leader is enough. Without `policies`, which takes DescribeConfigs, none is said to be
         compacted. Raises CannotRun if no broker answers at all.
         """
-        known = self._asked.topics()
+        known = self._client.topics()
         found = {name: sorted(known[name].partitions) for name in names if name in known}
         untold: dict[str, CannotRun] = {}
         earliest = self._offsets(found, OffsetSpec.earliest(), untold)  # type: ignore[no-untyped-call]
@@ -91,13 +91,13 @@ class KafkaTopics:
         self, found: Mapping[str, Collection[int]], which: OffsetSpec, untold: dict[str, CannotRun]
     ) -> dict[tuple[str, int], int]:
         wanted = {name: numbers for name, numbers in found.items() if name not in untold}
-        return self._asked.offsets(wanted, which, untold)
+        return self._client.offsets(wanted, which, untold)
 
     def _ids(self, found: Collection[str], untold: dict[str, CannotRun]) -> dict[str, str]:
         names = [name for name in found if name not in untold]
         if not names:
             return {}
-        asked = self._asked.admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_S)
+        asked = self._client.admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_S)
         told = answers({(name, None): topic for name, topic in asked.items()}, untold)
         return {name: _printable(topic.topic_id) for (name, _), topic in told.items()}
 
@@ -105,7 +105,7 @@ class KafkaTopics:
         resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in found if name not in untold]
         if not resources:
             return {}
-        asked = self._asked.admin.describe_configs(resources, request_timeout=ANSWER_S)
+        asked = self._client.admin.describe_configs(resources, request_timeout=ANSWER_S)
         told = answers({(resource.name, None): settings for resource, settings in asked.items()}, untold)
         return {name: "compact" in settings["cleanup.policy"].value for (name, _), settings in told.items()}
 

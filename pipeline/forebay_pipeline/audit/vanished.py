@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ledger import AuditScope
 
 _CLOSE_US: Final = 10 * 1_000_000
 """Rows reach their file within less of their time."""
@@ -38,14 +38,14 @@ class _File(NamedTuple):
     began_us: int
 
 
-def vanished(named: Iterable[str], lives: Mapping[str, Life], wanted: Wanted) -> Iterator[str]:
+def vanished(named: Iterable[str], lives: Mapping[str, Life], scope: AuditScope) -> Iterator[str]:
     """The files, in order, that belong to what is audited and were begun by none of the processes in `lives`."""
     of_writer: dict[str, list[Life]] = defaultdict(list)
     for process, life in lives.items():
         of_writer[process.rpartition("-")[0]].append(life)
-    first, last = wanted.to_be_checked
+    first, last = scope.to_be_checked
     for file in _files(named):
-        due = wanted.due_us is not None and file.began_us < wanted.due_us
+        due = scope.due_us is not None and file.began_us < scope.due_us
         within = (first is None or file.began_us >= first) and (last is None or file.began_us < last)
         if due and within and not any(life.holds(file.began_us) for life in of_writer[file.writer]):
             yield file.name

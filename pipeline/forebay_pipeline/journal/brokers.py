@@ -40,7 +40,7 @@ class Brokers:
         }
 
 
-class Asked:
+class BrokerClient:
     """Brokers that are asked. `admin` is the client for it; it does not log, its exceptions say the same."""
 
     def __init__(self, brokers: Brokers) -> None:

@@ -28,7 +28,7 @@ _PIECE: Final = 64 << 10
 _ALWAYS: Final = (KIND, "error", "time_us")
 
 
-class Wanted(NamedTuple):
+class RowFilter(NamedTuple):
     """What is wanted of the lines: rows of these kinds, all if there are none; of their columns these, all if there are
     none; and with `unknown` the column UNKNOWN.
 
@@ -57,7 +57,7 @@ class Wanted(NamedTuple):
         return pa.schema(fields)
 
 
-def decode(wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def decode(wanted: RowFilter, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows in `wanted.schema`, from the columns `path` and `content` of files, or `value` of records."""
     lines = Lines(wanted)
     for batch in batches:
@@ -67,7 +67,7 @@ def decode(wanted: Wanted, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 class Lines:
     """Makes rows of lines."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: RowFilter) -> None:
         self._wanted = wanted
         self._schema = wanted.schema
 

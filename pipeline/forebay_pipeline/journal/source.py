@@ -20,8 +20,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.brokers import Asked, Brokers
-from forebay_pipeline.journal.decoding import Wanted, decode
+from forebay_pipeline.journal.brokers import BrokerClient, Brokers
+from forebay_pipeline.journal.decoding import RowFilter, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.output_owner import check_place
 from forebay_pipeline.journal.readable import check_files, on_hosts
@@ -152,14 +152,14 @@ def reader(spark: SparkSession, place: JournalPlace, span: Span = ALL_TIME, but:
     read = _opened(spark, place, span, but)
 
     def rows(kinds: Kinds = (), columns: Sequence[str] = ()) -> DataFrame:
-        return read(Wanted(_names(kinds), tuple(columns)))
+        return read(RowFilter(_names(kinds), tuple(columns)))
 
     return rows
 
 
 def _opened(
     spark: SparkSession, place: JournalPlace, span: Span, but: Collection[str]
-) -> Callable[[Wanted], DataFrame]:
+) -> Callable[[RowFilter], DataFrame]:
     if place.in_kafka:
         options = {**_kafka(place), **_what_there_is(place, span)}
         records = spark.read.format("kafka").options(**options).load().select("value")
@@ -241,12 +241,12 @@ def stream_rows(
 ) -> DataFrame:
     """New rows as a stream, in SPARK_SCHEMA, and with `unknown` in UNKNOWN as well; not of what `compact` wrote.
 
-    `kinds` and `columns` are as in read_rows, `folders` as in decoding.Wanted. At most `files_a_trigger` files, or
+    `kinds` and `columns` are as in read_rows, `folders` as in decoding.RowFilter. At most `files_a_trigger` files, or
     `offsets_a_trigger` records of a topic, are read at once. Rows that a topic lost before they were read fail the
     query unless `skip_expired`. Raises CannotRun if there is no journal at `place`, or it has files now that may not be
     read.
     """
-    wanted = Wanted(_names(kinds), tuple(columns), unknown, folders)
+    wanted = RowFilter(_names(kinds), tuple(columns), unknown, folders)
     if place.in_kafka:
         options = {
             **_kafka(place),
@@ -317,14 +317,14 @@ def _check_columns(spark: SparkSession, folder: str) -> None:
         raise CannotRun(f"{folder} was not written by `compact`: it lacks the columns {', '.join(missing)}.")
 
 
-def _selected(rows: DataFrame, wanted: Wanted) -> DataFrame:
+def _selected(rows: DataFrame, wanted: RowFilter) -> DataFrame:
     """The wanted ones of rows in SPARK_SCHEMA, in `wanted.schema`."""
     if wanted.kinds:
         rows = rows.where(F.col(KIND).isin(TORN, *wanted.kinds))
     return rows.select(wanted.schema.names)
 
 
-def _of_tables(spark: SparkSession, tables: Mapping[str, DataFrame], span: Span, wanted: Wanted) -> DataFrame:
+def _of_tables(spark: SparkSession, tables: Mapping[str, DataFrame], span: Span, wanted: RowFilter) -> DataFrame:
     """In SPARK_SCHEMA; tables of kinds that are not wanted are not read."""
     if wanted.kinds:
         tables = {name: rows for name, rows in tables.items() if name in (OTHER, *wanted.kinds)}
@@ -366,7 +366,7 @@ def _known(rows: DataFrame) -> DataFrame:
 def _kafka(place: JournalPlace) -> dict[str, str]:
     assert place.topic is not None
     assert place.brokers is not None
-    Asked(place.brokers).partitions(place.topic)  # Spark would wait for one that is not there
+    BrokerClient(place.brokers).partitions(place.topic)  # Spark would wait for one that is not there
     return {
         **place.brokers.for_spark(),
         "kafka.default.api.timeout.ms": "20000",
@@ -382,10 +382,10 @@ def _what_there_is(place: JournalPlace, span: Span) -> dict[str, str]:
     """
     assert place.topic is not None
     assert place.brokers is not None
-    asked = Asked(place.brokers)
-    ends = asked.ends(place.topic)
+    client = BrokerClient(place.brokers)
+    ends = client.ends(place.topic)
     since_ms = None if span.first is None else max(0, span.first - _HOUR_US) // 1000
-    begins = asked.begins(place.topic, since_ms)
+    begins = client.begins(place.topic, since_ms)
     first = {number: min(begins.get(number, end), end) for number, end in ends.items()}
     return {
         "assign": msgspec.json.encode({place.topic: sorted(ends)}).decode(),
@@ -395,5 +395,5 @@ def _what_there_is(place: JournalPlace, span: Span) -> dict[str, str]:
     }
 
 
-def _decoded(source: DataFrame, wanted: Wanted) -> DataFrame:
+def _decoded(source: DataFrame, wanted: RowFilter) -> DataFrame:
     return source.mapInArrow(partial(decode, wanted), from_arrow_schema(wanted.schema))

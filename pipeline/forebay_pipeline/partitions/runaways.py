@@ -10,7 +10,7 @@ import click
 from pyspark.sql import Row
 
 from forebay_pipeline.errors import CLEAN
-from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.driver_sink import DriverSink
 from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
 from forebay_pipeline.jobs.options import OpenSpark, job, journal_options, session_options
@@ -83,7 +83,7 @@ def command(
         changes = Changes(JsonLines(storage, output, "changes", checkpoint))
     if checkpoint is not None:
         claim(storage, checkpoint, "runaways")
-    batches = Batches(changes.told)
+    batches = DriverSink(changes.told)
     batches.start(stream_changes(rows, watching), checkpoint, None if once else every)
     batches.await_end()
     tell_late(batches.late, "portions of windows")

@@ -20,7 +20,7 @@ from forebay_pipeline.partitions.runaway_windows import window_start
 from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known, covered
 from forebay_pipeline.report.series import Series, TimePoint, bucket_us, gauge_points, time_point, topic_shares
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import DAY_US, Wanted, missing_us, span_of, wanted
+from forebay_pipeline.rollups.days import DAY_US, DayCoverage, coverage, missing_us, span_of
 from forebay_pipeline.rollups.roll import HOUR_US
 from forebay_pipeline.rollups.rolled import Rolled, rolled
 from forebay_pipeline.rollups.store import RollupStore
@@ -32,7 +32,7 @@ _NAMED: Final = 5
 def known_of_days(spark: SparkSession, folder: str, span: Span, asked: Asked) -> Known:
     """What the rollups in `folder` tell of the span."""
     store = RollupStore(spark, folder)
-    days = wanted(store.days(), span)
+    days = coverage(store.days(), span)
     if not days.there:
         raise CannotRun(f"There are no rollups{within(span)} in {folder}.")
     with rolled(spark, store, days.there) as found:
@@ -75,7 +75,7 @@ def _unknown(days: Sequence[str], width_us: int) -> Iterator[int]:
         yield from range(first_us - first_us % width_us, first_us + DAY_US, width_us)
 
 
-def _missing(days: Wanted) -> Iterator[str]:
+def _missing(days: DayCoverage) -> Iterator[str]:
     if days.missing:
         named = ", ".join(days.missing[:_NAMED]) + (", …" if len(days.missing) > _NAMED else "")
         every = len(days.there) + len(days.missing)

@@ -90,7 +90,7 @@ def _has_rows(rows: DataFrame) -> bool:
     return bool(rows.take(1))
 
 
-class Wanted(NamedTuple):
+class DayCoverage(NamedTuple):
     """Days of a span."""
 
     there: Sequence[str]
@@ -98,7 +98,7 @@ class Wanted(NamedTuple):
     """Between the first and the last."""
 
 
-def wanted(there: Collection[str], span: Span) -> Wanted:
+def coverage(there: Collection[str], span: Span) -> DayCoverage:
     """The days of the span, of those that are there; without ends, from the first of these to the last.
 
     Raises CannotRun unless the span begins and ends with a day.
@@ -108,10 +108,10 @@ def wanted(there: Collection[str], span: Span) -> Wanted:
             raise CannotRun(f"{option} must be the beginning of a day in UTC: rollups are of whole days.")
     found = sorted(day for day in there if _within(span, span_of(day)))
     if not found:
-        return Wanted([], [])
+        return DayCoverage([], [])
     first = span.first if span.first is not None else span_of(found[0]).first
     last = span.last if span.last is not None else span_of(found[-1]).last
     assert first is not None
     assert last is not None
     every = [day_at(time_us) for time_us in range(first, last, DAY_US)]
-    return Wanted(found, [day for day in every if day not in set(found)])
+    return DayCoverage(found, [day for day in every if day not in set(found)])

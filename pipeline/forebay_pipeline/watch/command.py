@@ -13,7 +13,7 @@ import click
 
 from forebay_pipeline.audit.topics import KafkaTopics
 from forebay_pipeline.errors import CLEAN, FINDINGS, INCOMPLETE
-from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.driver_sink import DriverSink
 from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.jobs.live import STORES, live_options, live_rows, tell_late, wait_s
 from forebay_pipeline.jobs.options import FiniteRange, OpenSpark, job, journal_options, session_options
@@ -75,7 +75,7 @@ def command(
     elif checkpoint is None and (to_topic is not None or webhook is not None):
         raise click.UsageError("--to-topic and --webhook require --checkpoint: else all would be told again")
     watcher = Watcher(KafkaTopics(place.brokers), slow)
-    batches = Batches(watcher.told)
+    batches = DriverSink(watcher.told)
     posts = Webhook(webhook) if webhook is not None else None
 
     def totals() -> Totals:

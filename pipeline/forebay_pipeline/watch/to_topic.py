@@ -13,7 +13,7 @@ import msgspec
 from confluent_kafka import KafkaError, Message, Producer
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.brokers import Asked, Brokers
+from forebay_pipeline.journal.brokers import BrokerClient, Brokers
 from forebay_pipeline.watch.verdict import Minute
 
 _SENT_S: Final = 60
@@ -23,7 +23,7 @@ class ToTopic:
     """Sends to `topic` with acks=all."""
 
     def __init__(self, brokers: Brokers, topic: str) -> None:
-        if topic not in Asked(brokers).topics():
+        if topic not in BrokerClient(brokers).topics():
             raise CannotRun(f"There is no topic {topic} at {brokers}.")
         self._topic = topic
         self._refused: KafkaError | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.losses import Gap, losses
 from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, ProcessMark
 from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
@@ -69,7 +69,7 @@ ROWS: list[Row] = [
 
 def test_what_is_not_there(spark: SparkSession, tmp_path: Path) -> None:
     rows = journal_of(spark, tmp_path, ROWS)
-    found = losses(rows, Wanted(Span(BEGIN_US), due_us=DUE_US), lambda: "here")
+    found = losses(rows, AuditScope(Span(BEGIN_US), due_us=DUE_US), lambda: "here")
     assert found.gaps == [
         Gap(f"first-{BEFORE}", "ledger", [(1, 1)]),
         Gap(f"middle-{START}", "gauge", [(4, 4)]),
@@ -111,8 +111,8 @@ def test_what_is_lost_at_an_edge_of_the_span(spark: SparkSession, tmp_path: Path
     rows = journal_of(
         spark, tmp_path, [row for name, ticks in lost.items() for row in lived(f"{name}-0", range(-90, 90), ticks)]
     )
-    wanted = Wanted(Span(BEGIN_US, DUE_US), state=state, due_us=DUE_US)
-    found = losses(wanted.around.of(rows), wanted, str)
+    scope = AuditScope(Span(BEGIN_US, DUE_US), state=state, due_us=DUE_US)
+    found = losses(scope.around.of(rows), scope, str)
     expected = {"begin": [(91, 93)]} if state else {"all": [(86, 105)], "begin": [(91, 93)], "end": [(98, 100)]}
     assert found.gaps == [
         Gap(f"{name}-0", kind, numbers) for name, numbers in expected.items() for kind in ("gauge", "ledger")
@@ -130,8 +130,8 @@ def test_whatever_is_lost_of_the_span_is_told_and_nothing_else(spark: SparkSessi
         process = f"{number}-{BEGIN_US + 10 * begin * SECOND_US:x}"
         lost[process] = range(first, after) if number % 2 else range(0)
         rows += lived(process, range(begin, end), lost[process])
-    wanted = Wanted(Span(BEGIN_US, DUE_US), due_us=DUE_US)
-    found = losses(wanted.around.of(journal_of(spark, tmp_path, rows)), wanted, str)
+    scope = AuditScope(Span(BEGIN_US, DUE_US), due_us=DUE_US)
+    found = losses(scope.around.of(journal_of(spark, tmp_path, rows)), scope, str)
     told = {*found.beginnings, *found.ends, *(gap.process for gap in found.gaps)}
     assert told >= {process for process, ticks in lost.items() if set(ticks) & set(range(10))}
     assert told <= {process for process, ticks in lost.items() if ticks}
@@ -140,9 +140,9 @@ def test_whatever_is_lost_of_the_span_is_told_and_nothing_else(spark: SparkSessi
 def test_a_journal_of_another_cluster_alone(spark: SparkSession, tmp_path: Path) -> None:
     rows = journal_of(spark, tmp_path, [*gauges("p-1", range(1, 3), cluster_id="there"), *ledger("p-1", 1)])
     before = AuditState(followed={"ours-1": Followed({"gauge": 6}, [], DUE_US)})
-    found = losses(rows, Wanted(state=before), lambda: "here")
+    found = losses(rows, AuditScope(state=before), lambda: "here")
     assert (found.others, found.only_others) == ({"p-1": "there"}, True)
-    found = losses(rows, Wanted(state=before), lambda: "there")
+    found = losses(rows, AuditScope(state=before), lambda: "there")
     assert (found.cluster_id, found.others, found.only_others) == ("there", {}, False)
 
 
@@ -150,7 +150,7 @@ def test_a_process_that_changed_clusters_while_it_ran(spark: SparkSession, tmp_p
     """Whichever of the ids is the greater one, it was in front of the audited cluster as well."""
     changes = {"p-1": ("a", "here"), "p-2": ("here", "z"), "p-3": ("z", "here"), "p-4": ("a", "z")}
     rows = [gauge_row(process=name, cluster_id=each) for name, ids in changes.items() for each in ("", *ids)]
-    found = losses(journal_of(spark, tmp_path, rows), Wanted(), lambda: "here")
+    found = losses(journal_of(spark, tmp_path, rows), AuditScope(), lambda: "here")
     assert (found.others, sorted(found.followed)) == ({"p-4": "z"}, ["p-1", "p-2", "p-3"])
 
 
@@ -176,7 +176,7 @@ def test_a_process_of_which_nothing_is_there(spark: SparkSession, tmp_path: Path
         vanished=[file("told-8")],
         elsewhere={f"known-5-{START}": BEGIN_US},
     )
-    found = losses(rows, Wanted(state=before, due_us=DUE_US), lambda: "here")
+    found = losses(rows, AuditScope(state=before, due_us=DUE_US), lambda: "here")
     assert found.vanished == [file("gone-7")]
     assert found.elsewhere == {f"elsewhere-4-{START}": BEGIN_US}
 
@@ -186,7 +186,7 @@ def test_what_was_reported_is_not_reported_again(spark: SparkSession, tmp_path: 
     write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
     journal_of(spark, tmp_path, [*ledger("p-1", 3, 5, 8), *gauges("p-1", range(2, 3))])
     rows = read_rows(spark, JournalPlace(str(tmp_path)))
-    torn = losses(rows, Wanted(), str).torn
+    torn = losses(rows, AuditScope(), str).torn
     before = AuditState(
         processes={"p-1": ProcessMark(BEGIN_US, [])},
         followed={
@@ -196,7 +196,7 @@ def test_what_was_reported_is_not_reported_again(spark: SparkSession, tmp_path: 
         },
         torn=dict(torn),
     )
-    found = losses(rows, Wanted(state=before, due_us=DUE_US), str)
+    found = losses(rows, AuditScope(state=before, due_us=DUE_US), str)
     assert (found.gaps, found.ends, found.torn) == ([Gap("p-1", "ledger", [(7, 7)])], ["gone-2"], {})
     assert sum(torn.values()) == 1
     assert found.followed["p-1"].audited == [(3, 3), (5, 5), (8, 8)]
@@ -208,7 +208,7 @@ def test_what_was_told_as_gone_and_has_newer_rows_is_expected_again(spark: Spark
     rows = journal_of(spark, tmp_path, [*gauges("back-1", range(7, 110)), *gauges("gone-2", range(7, 9))])
     told = Followed({"gauge": 6}, [], BEGIN_US - SECOND_US, ended=True)
     before = AuditState(processes={"back-1": ProcessMark(BEGIN_US, [])}, followed={"back-1": told, "gone-2": told})
-    found = losses(rows, Wanted(state=before, due_us=DUE_US), str)
+    found = losses(rows, AuditScope(state=before, due_us=DUE_US), str)
     assert found.ends == ["gone-2"]
     assert [found.followed[name].ended for name in ("back-1", "gone-2")] == [False, True]
 
@@ -243,10 +243,10 @@ def test_processes_without_a_ledger(spark: SparkSession, tmp_path: Path) -> None
             gauge_row(process=f"there-{START}", last=True, cluster_id="there"),
         ],
     )
-    wanted = Wanted(Span(BEGIN_US), topics=("t",), due_us=DUE_US)
-    assert losses(rows, wanted, lambda: "here").without_ledger == [f"ended-{START}", "old", f"runs-{START}"]
-    wanted = Wanted(Span(BEGIN_US), due_us=DUE_US)
-    assert f"else-{START}" in losses(rows, wanted, lambda: "here").without_ledger
+    scope = AuditScope(Span(BEGIN_US), topics=("t",), due_us=DUE_US)
+    assert losses(rows, scope, lambda: "here").without_ledger == [f"ended-{START}", "old", f"runs-{START}"]
+    scope = AuditScope(Span(BEGIN_US), due_us=DUE_US)
+    assert f"else-{START}" in losses(rows, scope, lambda: "here").without_ledger
 
 
 def test_a_process_without_a_ledger_is_told_again_only_of_later_batches(spark: SparkSession, tmp_path: Path) -> None:
@@ -264,4 +264,4 @@ def test_a_process_without_a_ledger_is_told_again_only_of_later_batches(spark: S
             "kept-3": Followed({"batch": 1, "ledger": 1}, [], BEGIN_US),
         },
     )
-    assert losses(rows, Wanted(state=before), str).without_ledger == ["goes-on-2"]
+    assert losses(rows, AuditScope(state=before), str).without_ledger == ["goes-on-2"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.audit.reread import Reading, reading
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.journal.brokers import Brokers
@@ -30,7 +30,7 @@ def test_what_was_there_is_not_read_again(spark: SparkSession, tmp_path: Path) -
     new = write(tmp_path, 0, "new")
     write(tmp_path, -50, "of the day before")
     recent = Span(START_US - AROUND_US, last + AROUND_US)
-    found = reading(spark, place, Wanted(Span(last=last), state=state(old, older)))
+    found = reading(spark, place, AuditScope(Span(last=last), state=state(old, older)))
     assert (found.span, sorted(found.files)) == (recent, sorted([old, older, new]))
 
 
@@ -44,7 +44,7 @@ def test_of_an_hour_only_the_files_that_were_not_over(spark: SparkSession, tmp_p
     place, old = JournalPlace(str(tmp_path)), write(tmp_path, -8, "old")
     before = [writes(minutes) for minutes in (-25, -20, -15, -10, -5, 0)]
     new = writes(5)
-    found = reading(spark, place, Wanted(state=state(old, *before)))
+    found = reading(spark, place, AuditScope(state=state(old, *before)))
     assert found.but == set(before[:2])
     assert sorted(found.files) == sorted([old, *before, new])
 
@@ -58,30 +58,30 @@ def test_everything_is_where_a_file_of_less_than_an_hour_ago_has_turned_up(spark
 
     place, known = JournalPlace(str(tmp_path)), [writes(minutes) for minutes in (-10, 0)]
     writes(-14)
-    wanted = Wanted(state=state(*known))
-    assert reading(spark, place, wanted).span == Span(START_US - AROUND_US)
+    scope = AuditScope(state=state(*known))
+    assert reading(spark, place, scope).span == Span(START_US - AROUND_US)
     late = writes(-40)
-    found = reading(spark, place, wanted)
-    assert (found.span, found.but, late in found.files) == (wanted.around, (), True)
+    found = reading(spark, place, scope)
+    assert (found.span, found.but, late in found.files) == (scope.around, (), True)
 
 
 def test_everything_is_where_an_old_file_has_turned_up(spark: SparkSession, tmp_path: Path) -> None:
     place = JournalPlace(str(tmp_path))
     old, _, _ = write(tmp_path, -8, "old"), write(tmp_path, -20, "late"), write(tmp_path, 0, "new")
     for before in (state(old), state()):
-        wanted = Wanted(state=before)
-        assert reading(spark, place, wanted).span == wanted.around
+        scope = AuditScope(state=before)
+        assert reading(spark, place, scope).span == scope.around
 
 
 def test_without_an_earlier_audit_all_is_read(spark: SparkSession, tmp_path: Path) -> None:
     name = write(tmp_path, 0, "a")
     place = JournalPlace(str(tmp_path))
-    assert reading(spark, place, Wanted()) == Reading(Span(), [])
-    assert reading(spark, place, Wanted(state=AuditState())) == Reading(Span(), [name])
-    asked = Wanted(Span(START_US), state=state(name))
+    assert reading(spark, place, AuditScope()) == Reading(Span(), [])
+    assert reading(spark, place, AuditScope(state=AuditState())) == Reading(Span(), [name])
+    asked = AuditScope(Span(START_US), state=state(name))
     assert reading(spark, place, asked).span == asked.around
 
 
 def test_in_a_topic_nothing_turns_up_late(spark: SparkSession) -> None:
     place = JournalPlace(topic="journal", brokers=Brokers("any:9092"))
-    assert reading(spark, place, Wanted(state=state())) == Reading(Span(START_US - AROUND_US), [])
+    assert reading(spark, place, AuditScope(state=state())) == Reading(Span(START_US - AROUND_US), [])

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from forebay_pipeline.audit import run
-from forebay_pipeline.audit.ledger import AROUND_US, Wanted
+from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.audit.losses import OF_ALL_KINDS, Losses, losses
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
@@ -45,7 +45,7 @@ def test_a_span_and_what_its_neighbours_claim(world: World) -> None:
     world.send(world.made(5), time_us=first.time_us)
     world.logs["t"][0].records.clear()
     world.logs["t"][0].records.update({offset: (None, b"value %d" % offset) for offset in range(5, 20)})
-    result = world.audit(Wanted(Span(first.time_us, last.time_us + 1), topics=("t",)))
+    result = world.audit(AuditScope(Span(first.time_us, last.time_us + 1), topics=("t",)))
     assert counted(result.totals) == {"acknowledged": 10, "present": 10}
     assert (result.rows, result.first_us, result.last_us) == (2, first.time_us, last.time_us)
     assert [(each.topic, each.first, each.end) for each in world.read] == [("t", 5, 20)]
@@ -83,7 +83,7 @@ def test_a_state_of_another_cluster(world: World) -> None:
     world.rows.append(gauge_row(process="p-1", time_us=world.now_us, cluster_id="there"))
     state = AuditState(processes={"before-0": ProcessMark(row.time_us, [])}, cluster_id="there")
     with pytest.raises(CannotRun, match=r"^The state is that of cluster there, and the brokers .* of cluster here: "):
-        world.audit_on(Wanted(state=state))
+        world.audit_on(AuditScope(state=state))
 
 
 def test_a_journal_that_goes_on_in_front_of_another_cluster_alone(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_journal_that_goes_on_in_front_of_another_cluster_alone(world: World) 
     row = world.send(world.made(5), process="p-1")
     world.rows.append(gauge_row(process="p-1", time_us=world.now_us, cluster_id="there"))
     state = AuditState(processes={"before-0": ProcessMark(row.time_us, [])}, cluster_id="here")
-    result, moved = world.audit_on(Wanted(state=state))
+    result, moved = world.audit_on(AuditScope(state=state))
     assert (result.rows, result.exit_code, moved.cluster_id) == (0, INCOMPLETE, "here")
     assert result.incomplete == [
         "Nothing of cluster here, which was asked: all processes in the journal are in front of others: there."
@@ -115,22 +115,22 @@ def test_a_file_that_is_there_twice_counts_once(world: World) -> None:
 def test_a_span_without_rows(world: World) -> None:
     world.send(world.made(5))
     with pytest.raises(CannotRun, match=r"no ledger rows in that span: was journal\.ledger on\?"):
-        world.audit(Wanted(Span(START_US + 3600 * STEP_US)))
+        world.audit(AuditScope(Span(START_US + 3600 * STEP_US)))
 
 
 def test_a_topic_without_rows_beside_one_with_some(world: World) -> None:
     """A name with a typing error, say. What an audit before found is enough, and that brokers have it."""
     world.send(world.made(5))
-    result, _ = world.audit_on(Wanted(topics=("quiet", "t")))
+    result, _ = world.audit_on(AuditScope(topics=("quiet", "t")))
     assert result.exit_code == INCOMPLETE
     world.logs["quiet"] = {0: Log()}
-    result, _ = world.audit_on(Wanted(topics=("quiet", "t")))
+    result, _ = world.audit_on(AuditScope(topics=("quiet", "t")))
     assert (result.exit_code, result.notes) == (CLEAN, ["No ledger row to be audited is of these topics: quiet."])
-    result, state = world.audit_on(Wanted(state=AuditState(only=["clik", "t"]), topics=("clik", "t")))
+    result, state = world.audit_on(AuditScope(state=AuditState(only=["clik", "t"]), topics=("clik", "t")))
     assert (result.rows, result.exit_code) == (1, INCOMPLETE)
     assert [told.partition(". ")[0] for told in result.incomplete] == ["Nothing of topics that were asked for: clik"]
     del world.logs["t"]  # once it was known, it may be deleted
-    (again,) = world.audit_on(Wanted(state=state, topics=("clik", "t")))[0].incomplete
+    (again,) = world.audit_on(AuditScope(state=state, topics=("clik", "t")))[0].incomplete
     assert again == result.incomplete[0]
 
 
@@ -145,7 +145,7 @@ def test_a_file_that_is_deleted_while_it_is_audited(world: World, monkeypatch: p
 
     monkeypatch.setattr(run, "losses", then_deleted)
     state = AuditState(processes={"before-0": ProcessMark(row.time_us, [])})
-    result, moved = world.audit_on(Wanted(state=state))
+    result, moved = world.audit_on(AuditScope(state=state))
     assert (result.rows, result.exit_code, moved is state) == (0, INCOMPLETE, True)
     assert result.incomplete[0].startswith("Deleted while it was audited: 1 ledger rows.")
     assert world.asked == [((), OF_ALL_KINDS), ([LedgerRow], ())]
@@ -196,7 +196,7 @@ def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path
         gauge_row(worker=2, time_us=row.time_us - 1, rows_dropped_total=1),
     ]
     write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
-    result = world.audit(Wanted(Span(row.time_us)))
+    result = world.audit(AuditScope(Span(row.time_us)))
     assert (result.rows_dropped, result.lines_torn, result.exit_code) == (8, 1, INCOMPLETE)
     assert "Dropped: 8 journal rows" in result.incomplete[0]
     assert result.incomplete[1] == "Unreadable: 1 lines or files of the journal."
@@ -227,7 +227,7 @@ def test_an_hour_of_one_of_two_proxies_that_is_not_there(world: World) -> None:
             world.close_files()
     del world.log().records[3]
     world.file(3).unlink()
-    result = world.audit(Wanted(hour))
+    result = world.audit(AuditScope(hour))
     assert (result.rows, result.exit_code) == (1, INCOMPLETE)
     assert "1 journal rows, by their numbers: two-2, ledger 2." in result.incomplete[0]
 
@@ -244,7 +244,7 @@ def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
     young = world.send(world.made(5))
 
     # The youngest row is left for the next audit; three records are in a file that a crash left open.
-    result, state = world.audit_on(Wanted(Span(last=young.time_us), state=AuditState()))
+    result, state = world.audit_on(AuditScope(Span(last=young.time_us), state=AuditState()))
     assert counted(result.totals) == {"acknowledged": 10, "present": 10}
     assert [(line.unclaimed, line.later) for line in result.topics] == [(3, 5)]
     assert state.offsets == {"t": {0: 13}}
@@ -252,27 +252,27 @@ def test_each_audit_carries_on_where_the_last_one_ended(world: World) -> None:
     # A copy of what the first audit has seen.
     world.append(first)
     world.send(world.made(5))
-    result, state = world.audit_on(Wanted(state=state))
+    result, state = world.audit_on(AuditScope(state=state))
     assert counted(result.totals) == {"acknowledged": 10, "present": 10, "duplicated": 5}
     assert [(each.first, each.end) for each in world.read] == [(13, 28)]
     assert state.offsets == {"t": {0: 28}}
 
     # The crashed process's file was closed by the next one.
     world.answer([crashed], process="there-2", time_us=START_US)
-    result, state = world.audit_on(Wanted(state=state))
+    result, state = world.audit_on(AuditScope(state=state))
     assert counted(result.totals) == {"acknowledged": 3, "present": 3}
     assert [(each.first, each.end) for each in world.read] == [(5, 8)]
     assert [(line.unclaimed, line.later) for line in result.topics] == [(0, 20)]
     assert state.offsets == {"t": {0: 28}}
     assert set(state.processes) == {"here-1", "there-2"}
 
-    result, same = world.audit_on(Wanted(state=state))
+    result, same = world.audit_on(AuditScope(state=state))
     assert (result.rows, result.exit_code, same) == (0, CLEAN, state)
     assert "no new rows" in result.notes[0]
 
     del world.logs["t"]
     world.send(world.made(4))
-    result, state = world.audit_on(Wanted(state=state))
+    result, state = world.audit_on(AuditScope(state=state))
     assert counted(result.totals) == {"acknowledged": 4, "present": 4}
     assert "t was audited up to offset 28 of partition 0, which now ends at 4" in result.incomplete[0]
     assert state.offsets == {"t": {0: 4}}
@@ -287,12 +287,12 @@ def test_files_of_a_process_that_come_in_another_order(world: World) -> None:
     content = late.read_bytes()
     late.unlink()
     world.send(world.made(5))
-    result, state = world.audit_on(Wanted(state=AuditState()))
+    result, state = world.audit_on(AuditScope(state=AuditState()))
     assert (result.totals.present, result.rows_missing, result.exit_code) == (5, 1, INCOMPLETE)
-    result, state = world.audit_on(Wanted(state=state))
+    result, state = world.audit_on(AuditScope(state=state))
     assert (result.rows, result.rows_missing, result.exit_code) == (0, 0, CLEAN)
     late.write_bytes(content)
-    result, state = world.audit_on(Wanted(state=state))
+    result, state = world.audit_on(AuditScope(state=state))
     assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, CLEAN)
     assert state.followed["here-1"].audited == [(1, 2)]
 
@@ -304,7 +304,7 @@ def test_rows_of_one_microsecond_may_be_in_two_files(world: World) -> None:
     world.send(world.made(5), 1, number=1, time_us=seen.time_us)
     mark = ProcessMark(seen.time_us, ["1/0/t"])
     state = AuditState(processes={seen.process: mark}, offsets={"t": {0: 5}})
-    result, state = world.audit_on(Wanted(state=state))
+    result, state = world.audit_on(AuditScope(state=state))
     assert counted(result.totals) == {"acknowledged": 5, "present": 5}
     assert [(each.partition, each.first, each.end) for each in world.read] == [(1, 0, 5)]
     assert state.processes == {seen.process: ProcessMark(seen.time_us, ["1/0/t", "1/1/t"])}
@@ -319,7 +319,7 @@ def test_what_an_unclean_election_cost_of_audited_records_is_told_though_the_log
     world.send(world.made(5), time_us=audited.time_us + AROUND_US + STEP_US)
     world.ids["t"] = "its-id"
     state = AuditState(processes={audited.process: ProcessMark(audited.time_us, ["0/0/t"])}, offsets={"t": {0: 10}})
-    result, moved = world.audit_on(Wanted(Span(last=audited.time_us + 2 * AROUND_US), state=state))
+    result, moved = world.audit_on(AuditScope(Span(last=audited.time_us + 2 * AROUND_US), state=state))
     assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, INCOMPLETE)
     assert result.incomplete[0].startswith(
         "Gone since it was audited: t was audited up to offset 10 of partition 0, and offset 7 of it was acknowledged "
@@ -336,7 +336,7 @@ def test_a_topic_made_again_that_has_outgrown_the_former_one(world: World) -> No
     world.send(world.made(5), topic_id="now")
     mark = ProcessMark(audited.time_us, ["0/0/t"])
     state = AuditState(processes={audited.process: mark}, offsets={"t": {0: 5}}, topic_ids={"t": "then"})
-    result, moved = world.audit_on(Wanted(state=state))
+    result, moved = world.audit_on(AuditScope(state=state))
     assert (counted(result.totals), result.exit_code) == ({"acknowledged": 5, "present": 5}, INCOMPLETE)
     assert result.incomplete[0].startswith("Gone since it was audited: t was deleted and created again, ")
     assert (moved.offsets, moved.topic_ids) == ({"t": {0: 12}}, {"t": "now"})
@@ -348,7 +348,7 @@ def test_a_span_that_is_asked_for_wins_over_the_state(world: World) -> None:
     world.send(world.made(5))
     del world.log().records[2]
     state = AuditState(processes={row.process: ProcessMark(row.time_us + STEP_US, [])}, offsets={"t": {0: 10}})
-    result, moved = world.audit_on(Wanted(Span(first=row.time_us, last=row.time_us + 1), state=state))
+    result, moved = world.audit_on(AuditScope(Span(first=row.time_us, last=row.time_us + 1), state=state))
     assert [finding.kind for finding in result.findings] == [Kind.MISSING]
     # It moves forward only.
     assert (moved.offsets, moved.processes) == (state.offsets, state.processes)
@@ -361,7 +361,7 @@ def test_a_key_that_was_sent_again_is_not_missed_before_that_is_audited(world: W
     first = world.answer([world.keyed([(b"k", b"then")])])
     world.answer([world.keyed([(b"k", b"now")])])
     world.log().records.clear()
-    result = world.audit(Wanted(Span(last=first.time_us + 1)))
+    result = world.audit(AuditScope(Span(last=first.time_us + 1)))
     assert counted(result.totals) == {"acknowledged": 1, "compacted": 1}
 
 
@@ -406,7 +406,7 @@ def test_audits_one_after_the_other_find_what_a_single_one_finds(
     world, single = scenes
     state, totals, found = AuditState(), Counter[str](), list[Finding]()
     for last in (*(START_US + answers * STEP_US + 1 for answers in ends), None):
-        result, state = world.audit_on(Wanted(Span(last=last), state=state))
+        result, state = world.audit_on(AuditScope(Span(last=last), state=state))
         totals.update(counted(result.totals))
         found += result.findings
     assert totals == counted(single.totals)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.vanished import Life, vanished
 from forebay_pipeline.journal.source import Span
 
 SECOND = 1_000_000
 FIRST, LAST, DUE = 1000 * SECOND, 2000 * SECOND, 1900 * SECOND
-WANTED = Wanted(Span(FIRST, LAST), due_us=DUE)
+SCOPE = AuditScope(Span(FIRST, LAST), due_us=DUE)
 
 
 def file(writer: str, second: int) -> str:
@@ -23,9 +23,9 @@ def process(writer: str, second: int) -> str:
 
 def test_files_of_nobody_in_the_span() -> None:
     named = [file("a-1", second) for second in (999, 1000, 1899, 1900, 2000)]
-    assert list(vanished([*named, "none", "not-a-ti-me"], {}, WANTED)) == named[1:3]
-    assert list(vanished(named, {}, Wanted(due_us=DUE))) == named[:3]
-    assert list(vanished(named, {}, Wanted(Span(FIRST, LAST)))) == []
+    assert list(vanished([*named, "none", "not-a-ti-me"], {}, SCOPE)) == named[1:3]
+    assert list(vanished(named, {}, AuditScope(due_us=DUE))) == named[:3]
+    assert list(vanished(named, {}, AuditScope(Span(FIRST, LAST)))) == []
 
 
 @pytest.mark.parametrize(
@@ -43,4 +43,4 @@ def test_files_of_nobody_in_the_span() -> None:
 def test_a_process_of_that_host_and_pid_that_lived_then(writer: str, life: Life, *, found: bool) -> None:
     """Ten seconds are allowed for: a clock that is set, rows on their way."""
     name = file("a-1", 1500)
-    assert list(vanished([name], {process(writer, 1): life}, WANTED)) == ([] if found else [name])
+    assert list(vanished([name], {process(writer, 1): life}, SCOPE)) == ([] if found else [name])

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from forebay_pipeline.audit.ledger import Wanted
+from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.audit.result import AuditResult, Counts
 from forebay_pipeline.audit.run import audit
@@ -156,7 +156,7 @@ class World:
         files = self._folder.glob("dt=*/hour=*/rows-*")
         return sorted(files, key=lambda path: int(path.name.split(".")[0][5:]))[number]
 
-    def audit_on(self, wanted: Wanted) -> tuple[AuditResult, AuditState]:
+    def audit_on(self, scope: AuditScope) -> tuple[AuditResult, AuditState]:
         self.close_files()
         read = reader(self._spark, JournalPlace(str(self._folder)))
         self.asked.clear()
@@ -165,10 +165,10 @@ class World:
             self.asked.append((kinds, columns))
             return read(kinds, columns)
 
-        return audit(self._spark, journal, self, wanted)
+        return audit(self._spark, journal, self, scope)
 
-    def audit(self, wanted: Wanted | None = None) -> AuditResult:
-        return self.audit_on(wanted or Wanted())[0]
+    def audit(self, scope: AuditScope | None = None) -> AuditResult:
+        return self.audit_on(scope or AuditScope())[0]
 
 
 def counted(*lines: Counts) -> dict[str, int]:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal import brokers
-from forebay_pipeline.journal.brokers import CONNECT_S, Asked, Brokers, reason
+from forebay_pipeline.journal.brokers import CONNECT_S, BrokerClient, Brokers, reason
 from forebay_pipeline.journal.security import Security
 
 REFUSED = KafkaError(KafkaError._AUTHENTICATION, "The password is wrong")
@@ -68,9 +68,9 @@ class Client:
             self._tell(error)
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, client: Client, security: Security) -> Asked:
+def asked(monkeypatch: pytest.MonkeyPatch, client: Client, security: Security) -> BrokerClient:
     monkeypatch.setattr(brokers, "AdminClient", client)
-    return Asked(Brokers("a:1", security))
+    return BrokerClient(Brokers("a:1", security))
 
 
 def test_all_topics_are_asked_for_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

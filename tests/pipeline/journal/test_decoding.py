@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forebay_pipeline.journal.decoding import Lines, Wanted, decode
+from forebay_pipeline.journal.decoding import Lines, RowFilter, decode
 from forebay_pipeline.journal.odd_lines import odd_rows
 from forebay_pipeline.journal.schema import ARROW_SCHEMA, DAY, KIND, TORN, UNKNOWN, columns_of, kind_of
 from forebay_policies.journal_rows import ROWS, BatchRow, GaugeRow, RackRow
@@ -33,7 +33,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Counter[str]:
 @settings(deadline=None)
 @given(st.lists(WHOLE | DAMAGED, max_size=6), st.booleans())
 def test_each_line_makes_what_arrow_makes_of_it_alone(lines: list[bytes], unknown: bool) -> None:
-    wanted = Wanted(unknown=unknown)
+    wanted = RowFilter(unknown=unknown)
     found = list(Lines(wanted).rows(b"\n".join(lines), "here"))
     assert all(batch.schema == wanted.schema for batch in found)
     alone = (odd_rows([line], "here", unknown=unknown) for line in lines if line)
@@ -45,26 +45,26 @@ def test_each_line_makes_what_arrow_makes_of_it_alone(lines: list[bytes], unknow
 def test_of_wanted_kinds_the_same_is_made_and_torn_lines_of_all_are_told(
     lines: list[bytes], kinds: set[type[msgspec.Struct]]
 ) -> None:
-    wanted = Wanted(tuple(map(kind_of, kinds)))
+    wanted = RowFilter(tuple(map(kind_of, kinds)))
     block = b"\n".join(lines)
     found = list(Lines(wanted).rows(block, "here"))
     assert all(batch.schema == wanted.schema for batch in found)
-    everything = pa.Table.from_batches(Lines(Wanted()).rows(block, "here"), ARROW_SCHEMA)
+    everything = pa.Table.from_batches(Lines(RowFilter()).rows(block, "here"), ARROW_SCHEMA)
     of_kinds = [row for row in everything.to_pylist() if row[KIND] in (TORN, *wanted.kinds)]
     assert rows(found) == rows([pa.RecordBatch.from_pylist(of_kinds, ARROW_SCHEMA)])
 
 
 def test_rows_have_the_columns_of_the_wanted_kinds_and_errors() -> None:
-    names = Wanted((kind_of(RackRow), kind_of(GaugeRow))).schema.names
+    names = RowFilter((kind_of(RackRow), kind_of(GaugeRow))).schema.names
     assert set(names) == {*columns_of(GaugeRow), *columns_of(RackRow), "error"}
     assert names == [name for name in ARROW_SCHEMA.names if name in names]
-    assert Wanted().schema == ARROW_SCHEMA
-    assert Wanted(unknown=True).schema.names == [*ARROW_SCHEMA.names, UNKNOWN]
+    assert RowFilter().schema == ARROW_SCHEMA
+    assert RowFilter(unknown=True).schema.names == [*ARROW_SCHEMA.names, UNKNOWN]
 
 
 def test_of_their_columns_only_the_wanted_ones_the_kind_the_time_and_errors() -> None:
-    assert Wanted(columns=("topic", "nothing")).schema.names == [KIND, "time_us", "topic", "error"]
-    wanted = Wanted((kind_of(GaugeRow), kind_of(BatchRow)), ("pool_waiters", "topic"))
+    assert RowFilter(columns=("topic", "nothing")).schema.names == [KIND, "time_us", "topic", "error"]
+    wanted = RowFilter((kind_of(GaugeRow), kind_of(BatchRow)), ("pool_waiters", "topic"))
     lines = json_lines([make.batch_row(topic="a"), make.gauge_row(pool_waiters=2), make.rack_row(topic="b")])
     found = pa.Table.from_batches(Lines(wanted).rows(lines + b'{"kind":"batch"}', "here"), wanted.schema)
     rows = found.select([KIND, "topic", "pool_waiters"]).sort_by(KIND).to_pylist()
@@ -73,9 +73,9 @@ def test_of_their_columns_only_the_wanted_ones_the_kind_the_time_and_errors() ->
 
 def test_a_kind_that_is_not_known_is_a_row_unless_others_are_wanted() -> None:
     line = b'{"kind":"moonphase","time_us":1}'
-    (batch,) = Lines(Wanted()).rows(line, "here")
+    (batch,) = Lines(RowFilter()).rows(line, "here")
     assert batch.to_pylist()[0][KIND] == "moonphase"
-    assert not rows(Lines(Wanted((kind_of(BatchRow),))).rows(line, "here"))
+    assert not rows(Lines(RowFilter((kind_of(BatchRow),))).rows(line, "here"))
 
 
 def test_files_are_told_by_their_paths() -> None:
@@ -86,7 +86,7 @@ def test_files_are_told_by_their_paths() -> None:
             "content": [zstandard.compress(lines), zstandard.compress(lines[:-9]), b"x"],
         }
     )
-    found = pa.Table.from_batches(decode(Wanted((kind_of(GaugeRow),)), [files])).to_pylist()
+    found = pa.Table.from_batches(decode(RowFilter((kind_of(GaugeRow),)), [files])).to_pylist()
     assert [row[KIND] for row in found] == ["gauge", TORN, TORN]
     assert found[1]["error"] == "torn: a torn line"
     assert found[2]["error"].startswith("foreign: ")
@@ -98,7 +98,7 @@ def test_wherever_a_file_is_cut_it_is_told_and_its_lines_are_kept() -> None:
     whole = frame + zstandard.compress(second)
     for end in range(len(whole)):
         files = pa.RecordBatch.from_pydict({"path": ["f"], "content": pa.array([whole[:end]], pa.binary())})
-        found = pa.Table.from_batches(decode(Wanted(), [files])).to_pylist()
+        found = pa.Table.from_batches(decode(RowFilter(), [files])).to_pylist()
         told = [] if end == len(frame) else ["f: the file is cut off"]
         assert [row["error"] for row in found if row[KIND] == TORN] == told
         assert [row["topic"] for row in found if row[KIND] == "batch"] == ["a"] * (3 if end >= len(frame) else 0)
@@ -109,7 +109,7 @@ def test_a_file_of_many_blocks_and_frames() -> None:
     cuts = [0, 1_000_000, 1_000_001, 3_000_000, len(lines)]
     frames = b"".join(zstandard.compress(lines[begin:end]) for begin, end in itertools.pairwise(cuts))
     files = pa.RecordBatch.from_pydict({"path": ["f"], "content": [frames * 2]})
-    found = pa.Table.from_batches(decode(Wanted((kind_of(BatchRow),)), [files]))
+    found = pa.Table.from_batches(decode(RowFilter((kind_of(BatchRow),)), [files]))
     assert found["partition"].to_pylist() == [*range(12_000)] * 2
 
 
@@ -117,7 +117,7 @@ def test_records_are_lines_and_tombstones_are_nothing() -> None:
     records = pa.RecordBatch.from_pydict(
         {"value": [json_lines([make.batch_row()]).strip(), None, b"", json_lines([make.batch_row()] * 2).strip()]}
     )
-    (batch,) = decode(Wanted(), [records])
+    (batch,) = decode(RowFilter(), [records])
     assert batch.num_rows == 3
 
 
@@ -127,7 +127,7 @@ def test_rows_for_folders_come_topic_by_topic_with_their_day() -> None:
     lines = (
         json_lines([batches[0], make.gauge_row(), *batches[1:]]) + b'{"kind":"later","time_us":0,"topic":"a/b"}\ntorn'
     )
-    found = [row for batch in Lines(Wanted(folders=True)).rows(lines, "here") for row in batch.to_pylist()]
+    found = [row for batch in Lines(RowFilter(folders=True)).rows(lines, "here") for row in batch.to_pylist()]
     in_order = [("b", 0), ("b", 4), ("a", 1), ("a", 3), ("c", 2)]
     assert [(row["topic"], row["partition"]) for row in found if row[KIND] == "batch"] == in_order
     days = {(row[KIND], row["topic"], row[DAY]) for row in found if row[KIND] != "batch"}

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.driver_sink import DriverSink
 from forebay_pipeline.jobs.json_lines import JsonLines
 from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, stream_rows
 from forebay_pipeline.partitions.runaway_detector import Portion, Thresholds, TopicWatch
@@ -40,7 +40,7 @@ class Stream:
         self._journal, self._checkpoint = folder / "journal", folder / "checkpoint"
         self.output = folder / "output"
         self._files = 0
-        self.batches = Batches(lambda number, rows: None)
+        self.batches = DriverSink(lambda number, rows: None)
 
     def write(self, *rows: Row) -> None:
         self._files += 1
@@ -50,7 +50,7 @@ class Stream:
         """Everything told so far, after what is there was read."""
         rows = stream_rows(self._spark, JournalPlace(str(self._journal)), 2, kinds=KINDS, columns=COLUMNS)
         lines = JsonLines(Storage(self._spark), str(self.output), "changes", str(self._checkpoint))
-        self.batches = Batches(Changes(lines).told)
+        self.batches = DriverSink(Changes(lines).told)
         self.batches.start(stream_changes(rows, self._watching), str(self._checkpoint), None)
         self.batches.await_end()
         told = b"".join(path.read_bytes() for path in self.output.glob("*.jsonl")).splitlines()

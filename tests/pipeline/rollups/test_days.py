@@ -11,7 +11,7 @@ from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
 from forebay_pipeline.journal.tables import Format
-from forebay_pipeline.rollups.days import LATE_US, Wanted, before, day_at, missing_us, over, span_of, wanted
+from forebay_pipeline.rollups.days import LATE_US, DayCoverage, before, coverage, day_at, missing_us, over, span_of
 from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR
 from tests.pipeline.rows import batch_row, gauge_row, rack_row, write_journal
 
@@ -65,13 +65,13 @@ def test_days_of_what_compact_wrote(spark: SparkSession, journal: Path, tmp_path
 
 def test_the_days_of_a_report() -> None:
     there = ["2026-11-18", "2026-11-20", "2026-11-21"]
-    assert wanted(there, ALL_TIME) == Wanted(there, ["2026-11-19"])
-    assert wanted(there, Span(FIRST + DAY, FIRST + 3 * DAY)) == Wanted(["2026-11-20"], ["2026-11-19"])
-    assert wanted(there, Span(FIRST - DAY, FIRST + DAY)) == Wanted(["2026-11-18"], ["2026-11-17"])
-    assert wanted(there, Span(FIRST + 30 * DAY, None)) == Wanted([], [])
+    assert coverage(there, ALL_TIME) == DayCoverage(there, ["2026-11-19"])
+    assert coverage(there, Span(FIRST + DAY, FIRST + 3 * DAY)) == DayCoverage(["2026-11-20"], ["2026-11-19"])
+    assert coverage(there, Span(FIRST - DAY, FIRST + DAY)) == DayCoverage(["2026-11-18"], ["2026-11-17"])
+    assert coverage(there, Span(FIRST + 30 * DAY, None)) == DayCoverage([], [])
     for option, span in (("--from", Span(FIRST + HOUR, None)), ("--to", Span(None, FIRST + HOUR))):
         with pytest.raises(CannotRun, match=f"^{option} must be the beginning of a day in UTC"):
-            wanted(there, span)
+            coverage(there, span)
 
 
 def test_how_long_is_missing_of_a_time() -> None:

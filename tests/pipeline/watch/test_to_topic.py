@@ -15,7 +15,7 @@ from forebay_pipeline.watch.to_topic import ToTopic
 from tests.pipeline.watch.made_up import minute
 
 
-class Asked:
+class BrokerClient:
     def __init__(self, brokers: Brokers) -> None:
         pass
 
@@ -58,7 +58,7 @@ class Producer:
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
     producer = Producer({})
-    monkeypatch.setattr(to_topic, "Asked", Asked)
+    monkeypatch.setattr(to_topic, "BrokerClient", BrokerClient)
     monkeypatch.setattr(to_topic, "Producer", producer)
     return producer
 

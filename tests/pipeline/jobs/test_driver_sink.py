@@ -10,7 +10,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.jobs.batches import Batches
+from forebay_pipeline.jobs.driver_sink import DriverSink
 
 
 class Stream:
@@ -29,10 +29,10 @@ class Stream:
         file.write_text("\n".join(map(str, seconds)))
         os.utime(file, (number, number))  # the order in which they are read
 
-    def run(self) -> Batches:
+    def run(self) -> DriverSink:
         lines = self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._files))
         at = lines.select(F.timestamp_seconds(F.col("value").cast("long")).alias("at")).withWatermark("at", "0 seconds")
-        batches = Batches(self._take)
+        batches = DriverSink(self._take)
         batches.start(at.groupBy("at").count(), str(self._checkpoint), None)
         batches.await_end()
         return batches

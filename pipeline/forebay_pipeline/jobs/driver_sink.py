@@ -18,7 +18,7 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.streams import await_end, triggered
 
 
-class Batches:
+class DriverSink:
     """Hands each batch to `take`: its number, and its rows."""
 
     def __init__(self, take: Callable[[int, list[Row]], None]) -> None:
