@@ -15,7 +15,8 @@ from bench.rig import KAFKA, forebay, shown
 from bench.slow import SlowCluster, slow_cluster
 from bench.wired import codecs
 from forebay_pipeline.jobs.session import open_session
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.replay.results import Measured, Result
 from forebay_pipeline.replay.run import Plan, replay_journal
 from forebay_pipeline.replay.settings import variants

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.advice.counts import LINGERED
 from forebay_pipeline.journal.schema import DAY
+from forebay_pipeline.journal.span import DAY_US, HOUR_US
 from forebay_pipeline.partitions.workers import TOTALS
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import DAY_US, day_at, span_of
-from forebay_pipeline.rollups.roll import HOUR_US
+from forebay_pipeline.rollups.days import day_at, span_of
 from forebay_pipeline.rollups.store import Mark, RollupStore
 from forebay_pipeline.rollups.tables import TABLES, VERSION
 

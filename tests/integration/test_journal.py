@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import Brokers
-from forebay_pipeline.journal.source import JournalPlace, Span, of_kind, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, of_kind, read_rows, torn
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, GaugeRow, LedgerRow, MetadataRow, Row
 from tests.integration.route import Route

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.replay.run import Plan, replay_journal
 from forebay_pipeline.replay.settings import variants
 from tests.integration.checks import every_record_acknowledged

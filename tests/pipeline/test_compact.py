@@ -18,8 +18,10 @@ from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.compact import NARROW_ONLY, WRITERS, Compacted, await_compacted, compact
 from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
+from forebay_pipeline.journal.columns import day_of
 from forebay_pipeline.journal.schema import SPARK_SCHEMA, UNKNOWN
-from forebay_pipeline.journal.source import JournalPlace, Span, day_of, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.journal.tables import Format
 from tests.kit.spark import EITHER_TABLE
 from tests.pipeline import command_line

@@ -12,7 +12,8 @@ from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline import storage as module
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import JournalPlace, Span, closed_files, read_rows
+from forebay_pipeline.journal.source import JournalPlace, closed_files, read_rows
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.storage import Storage
 from tests.kit.object_store import ObjectStore
 from tests.pipeline import rows as make

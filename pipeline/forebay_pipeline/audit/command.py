@@ -28,7 +28,8 @@ from forebay_pipeline.jobs.options import (
     span_options,
 )
 from forebay_pipeline.jobs.text_table import terminal_width
-from forebay_pipeline.journal.source import JournalPlace, Span, reader
+from forebay_pipeline.journal.source import JournalPlace, reader
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.storage import Storage
 
 

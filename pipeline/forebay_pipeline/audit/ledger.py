@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.audit.ranges import Claimed
 from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark
-from forebay_pipeline.journal.source import Span, of_kind
+from forebay_pipeline.journal.source import of_kind
+from forebay_pipeline.journal.span import Span
 from forebay_policies.eligibility import Reason
 from forebay_policies.journal_rows import LedgerRow
 

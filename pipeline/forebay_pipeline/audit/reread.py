@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.journal.folder import began_before, over_at
-from forebay_pipeline.journal.source import JournalPlace, Span, closed_files
+from forebay_pipeline.journal.source import JournalPlace, closed_files
+from forebay_pipeline.journal.span import Span
 
 
 class Reading(NamedTuple):

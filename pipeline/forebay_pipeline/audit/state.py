@@ -10,11 +10,12 @@ import msgspec
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.plain_lines import UNREADABLE
 from forebay_pipeline.journal.sequence import Numbers
+from forebay_pipeline.journal.span import DAY_US
 from forebay_pipeline.storage import Storage
 
 VERSION: Final = 1
 
-HORIZON_US: Final = 24 * 3600 * 1_000_000
+HORIZON_US: Final = DAY_US
 """Rows this much older than the newest audited one are ignored. Rows may turn up late: a process that crashes leaves an
 open file, which the next one on its machine closes. But the journal of a year need not be read."""
 

@@ -23,7 +23,8 @@ from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
 from forebay_pipeline.jobs.session import first_line, open_session
 from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.security import read_security
-from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.journal.tables import FORMATS, PARQUET, Format
 
 _NO_SETTINGS: Final[Mapping[str, str]] = {}

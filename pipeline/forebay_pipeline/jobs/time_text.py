@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 
 
 def instant(time_us: int) -> str:

@@ -18,18 +18,14 @@ from typing import Final
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.schema import KIND
+from forebay_pipeline.journal.span import DAY_US, HOUR_US, Span
 from forebay_pipeline.journal.tables import format_of
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX
 
 _FILE: Final = re.compile(r"(?P<writer>.+-\d+-\d+)-(?P<start>[0-9a-f]{12,})" + re.escape(FILE_SUFFIX))
 _DAY: Final = re.compile(r"dt=\d{4}-\d{2}-\d{2}")
-_HOUR_US: Final = 3_600_000_000
 _WAITS_US: Final = 60 * 1_000_000
-_DAY_US: Final = 24 * _HOUR_US
-
-_Times = tuple[int | None, int | None]
-"""[first, last) in microseconds since 1970; None leaves that end open."""
 
 
 class JournalFolder:
@@ -46,13 +42,13 @@ class JournalFolder:
         if not self._days() and self.format is None:
             raise CannotRun(f"There is no journal in {folder}: it has no closed files yet (dt=…/hour=…).")
 
-    def hours(self, times: _Times) -> Iterator[str]:
-        """The folders whose files may have rows of that time, in order."""
+    def hours(self, span: Span) -> Iterator[str]:
+        """The folders whose files may have rows of the span, in order."""
         for day in self._days():
-            if not _may_hold(f"{day[3:]}T00", _DAY_US, times):
+            if not _may_hold(f"{day[3:]}T00", DAY_US, span):
                 continue
             for hour in self._storage.names(f"{self._folder}/{day}"):
-                if hour.startswith("hour=") and _may_hold(f"{day[3:]}T{hour[5:]}", _HOUR_US, times):
+                if hour.startswith("hour=") and _may_hold(f"{day[3:]}T{hour[5:]}", HOUR_US, span):
                     yield f"{self._folder}/{day}/{hour}"
 
     def days(self) -> list[str]:
@@ -67,8 +63,8 @@ class JournalFolder:
         return [name for name in self._names if name.startswith("dt=")]
 
 
-def _may_hold(began: str, length_us: int, times: _Times) -> bool:
-    """Whether files begun then, or within `length_us`, may have rows of those times.
+def _may_hold(began: str, length_us: int, span: Span) -> bool:
+    """Whether files begun then, or within `length_us`, may have rows of the span.
 
     With an hour's margin on each side: a file spans some minutes, and a row may wait for the disk.
     """
@@ -76,8 +72,8 @@ def _may_hold(began: str, length_us: int, times: _Times) -> bool:
         began_us = int(datetime.datetime.fromisoformat(f"{began}:00+00:00").timestamp()) * 1_000_000
     except ValueError:
         return False
-    first, last = times
-    return (last is None or began_us < last + _HOUR_US) and (first is None or began_us + length_us >= first - _HOUR_US)
+    first, last = span
+    return (last is None or began_us < last + HOUR_US) and (first is None or began_us + length_us >= first - HOUR_US)
 
 
 def began_before(names: Iterable[str], time_us: int) -> set[str]:

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from forebay_pipeline.journal.schema import DAY
+from forebay_pipeline.journal.span import DAY_US
 
 _TOPIC: Final = "topic"
 _TIME: Final = "time_us"
-_DAY_US: Final = 86_400_000_000
 _OF_A_TOPIC: Final = "A-Za-z0-9._-"
 """The characters that a topic's name may have, of which there are 249 at most."""
 _NAME: Final = re.compile(f"[{_OF_A_TOPIC}]{{0,249}}")
@@ -39,7 +39,7 @@ def in_folders(rows: pa.Table) -> pa.Table:
 
 def _days(times: pa.ChunkedArray) -> pa.ChunkedArray:
     """Dates in UTC as text, of microseconds since 1970."""
-    days = pc.divide(times, _DAY_US).cast(pa.int32()).combine_chunks().dictionary_encode()
+    days = pc.divide(times, DAY_US).cast(pa.int32()).combine_chunks().dictionary_encode()
     return days.dictionary.cast(pa.date32()).cast(pa.string()).take(days.indices)
 
 

@@ -7,7 +7,6 @@ has other columns. What cannot be read becomes torn rows (decoding.py).
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, reduce
 from typing import Final, NamedTuple, Protocol
@@ -21,20 +20,19 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.brokers import BrokerClient, Brokers
+from forebay_pipeline.journal.columns import day_of
 from forebay_pipeline.journal.decoding import RowFilter, decode
 from forebay_pipeline.journal.folder import JournalFolder
 from forebay_pipeline.journal.output_owner import check_place
 from forebay_pipeline.journal.readable import check_files, on_hosts
 from forebay_pipeline.journal.schema import DAY, KIND, REQUIRED, SPARK_SCHEMA, TORN, UNKNOWN, columns_of, kind_of
+from forebay_pipeline.journal.span import ALL_TIME, HOUR_US, Span
 from forebay_pipeline.journal.tables import NAMES, OTHER, PARQUET, Format, expect, tables_in
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import FILE_SUFFIX, BatchRow, GaugeRow, ObservedRow, RackRow
 
-_DAY_US: Final = 86_400_000_000
 _FILE: Final = "path string, modificationTime timestamp_ltz, length long, content binary"
 """As Spark has it, whatever its spark.sql.timestampType says that `timestamp` is."""
-_HOUR_US: Final = 3_600_000_000
-_LAST_DAY: Final = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 _LATER: Final = {kind_of(ObservedRow), kind_of(RackRow)}
 """Kinds that the first versions of `compact` did not know: what those wrote need not have their columns."""
@@ -56,58 +54,6 @@ class ReadRows(Protocol):
 
     def __call__(self, kinds: Kinds = (), columns: Sequence[str] = ()) -> DataFrame:
         """As read_rows does."""
-
-
-class Span(NamedTuple):
-    """[first, last) in microseconds since 1970; None leaves that end open."""
-
-    first: int | None = None
-    last: int | None = None
-
-    @property
-    def holds(self) -> Column:
-        """Whether a row's `time_us` is within the span."""
-        within = F.expr("true")
-        if self.first is not None:
-            within &= F.col("time_us") >= self.first
-        if self.last is not None:
-            within &= F.col("time_us") < self.last
-        return within
-
-    @property
-    def days(self) -> Column:
-        """Whether DAY is one that the span touches."""
-        within = F.expr("true")
-        if self.first is not None:
-            within &= F.col(DAY) >= _day(self.first)
-        if self.last is not None:
-            within &= F.col(DAY) <= _day(self.last - 1)
-        return within
-
-    def of(self, rows: DataFrame) -> DataFrame:
-        """The rows of the span, and all torn ones: those have no time."""
-        return rows.where(self.holds | (F.col(KIND) == TORN))
-
-    def of_days(self, rows: DataFrame) -> DataFrame:
-        """The same of rows that have DAY, apart, so that either half is pruned by what its files and folders tell."""
-        if self == ALL_TIME:
-            return rows
-        is_torn = F.col(KIND) == TORN
-        return rows.where(~is_torn & self.days & self.holds).unionByName(rows.where(is_torn))
-
-
-def day_of(time_us: str) -> Column:
-    """The date in UTC, whatever time zone the session has, of a column of microseconds since 1970."""
-    return F.expr(f"date_add(DATE'1970-01-01', int({time_us} div {_DAY_US}))")
-
-
-def _day(time_us: int) -> str:
-    """The nearest one since 1970 that dates have: a span with a margin may go beyond them."""
-    day = min(max(time_us // _DAY_US, 0), _LAST_DAY)
-    return f"{datetime.date(1970, 1, 1) + datetime.timedelta(day)}"
-
-
-ALL_TIME: Final = Span()
 
 
 class JournalPlace(NamedTuple):
@@ -384,7 +330,7 @@ def _what_there_is(place: JournalPlace, span: Span) -> dict[str, str]:
     assert place.brokers is not None
     client = BrokerClient(place.brokers)
     ends = client.ends(place.topic)
-    since_ms = None if span.first is None else max(0, span.first - _HOUR_US) // 1000
+    since_ms = None if span.first is None else max(0, span.first - HOUR_US) // 1000
     begins = client.begins(place.topic, since_ms)
     first = {number: min(begins.get(number, end), end) for number, end in ends.items()}
     return {

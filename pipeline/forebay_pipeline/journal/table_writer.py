@@ -11,9 +11,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from forebay_pipeline.journal.columns import day_of
 from forebay_pipeline.journal.output_owner import check_begun, query_id
 from forebay_pipeline.journal.schema import DAY, KIND, SPARK_SCHEMA, UNKNOWN, columns_of, kind_of
-from forebay_pipeline.journal.source import day_of
 from forebay_pipeline.journal.tables import KINDS, NAMES, OTHER, Tables
 from forebay_pipeline.storage import Storage
 from forebay_policies.journal_rows import ROWS

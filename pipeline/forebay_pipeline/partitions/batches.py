@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from forebay_pipeline.partitions.runaway_windows import wait
+from forebay_pipeline.journal.columns import wait
 from forebay_pipeline.partitions.summary import ACCURACY, Fate, Group, Percentiles, Reason, TopicSkew
 
 LEVELS: Final = [0.5, 0.99, 0.999]

@@ -18,7 +18,8 @@ from forebay_pipeline.jobs.options import (
     span_options,
 )
 from forebay_pipeline.jobs.text_table import terminal_width
-from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions.batches import KEYS
 from forebay_pipeline.partitions.measures import SUMMARIZED, Questions, kept_rows, summarize
 from forebay_pipeline.partitions.runaway_detector import Thresholds

@@ -20,7 +20,8 @@ from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
 from forebay_pipeline.journal.clusters import clusters
 from forebay_pipeline.journal.schema import KIND, columns_of, kind_of
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, torn
+from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions import batches as partitions_batches
 from forebay_pipeline.partitions import workers as partitions_workers
 from forebay_pipeline.partitions.runaway_detector import Change, Thresholds

@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from forebay_pipeline.journal.columns import wait, window_start
 from forebay_pipeline.partitions.runaway_detector import Change, Event, Portion, Thresholds, TopicWatch
 
 _CHANGES: Final = pa.schema(
@@ -63,16 +64,6 @@ class Episode(msgspec.Struct, frozen=True):
     times_fair: float
     wait_us: float
     others_wait_us: float
-
-
-def window_start(width_us: int) -> Column:
-    """The start of the window that a row's `time_us` is in, in microseconds since 1970."""
-    return F.col("time_us") - F.pmod("time_us", F.lit(width_us))
-
-
-def wait() -> Column:
-    """How long a batch took from its first record until its fate was known: linger and upstream, in microseconds."""
-    return F.col("linger_us") + F.col("upstream_us")
 
 
 def topic_windows(batches: DataFrame, width_us: int) -> DataFrame:

@@ -27,10 +27,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from forebay_pipeline.journal.columns import wait, window_start
 from forebay_pipeline.journal.schema import KIND, kind_of
 from forebay_pipeline.journal.source import Kinds
 from forebay_pipeline.partitions.runaway_detector import Change, Portion, Thresholds, TopicWatch
-from forebay_pipeline.partitions.runaway_windows import CHANGES, change_row, wait, window_start
+from forebay_pipeline.partitions.runaway_windows import CHANGES, change_row
 from forebay_policies.journal_rows import BatchRow, GaugeRow
 
 KINDS: Final[Kinds] = (BatchRow, GaugeRow)

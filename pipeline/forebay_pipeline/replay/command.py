@@ -29,7 +29,8 @@ from forebay_pipeline.jobs.options import (
     span_options,
 )
 from forebay_pipeline.jobs.time_text import within
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, read_rows
+from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.journal.tables import Format
 from forebay_pipeline.replay.arrivals import Load
 from forebay_pipeline.replay.recommendation import as_toml

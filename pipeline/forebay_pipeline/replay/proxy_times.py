@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from forebay_pipeline.jobs.histogram import bucket_column
+from forebay_pipeline.journal.columns import wait
 from forebay_pipeline.replay.service_times import FEW, STRETCH_US, Constant, Empirical, Times
 from forebay_policies.accumulator import ALL_REPLICAS
 
@@ -57,7 +58,7 @@ def fit_way(ledger: DataFrame, batches: DataFrame) -> Times:
         part["base_offset"].alias("base_offset"),
         (F.col("time_us") - F.col("received_us")).alias("took_us"),
     )
-    opening = batches.select(*place, (F.col("linger_us") + F.col("upstream_us")).alias("batch_us"))
+    opening = batches.select(*place, wait().alias("batch_us"))
     both = requests.where(sampled).join(opening.where((F.col("base_offset") >= 0) & sampled), list(place))
     return _spread(both, F.col("took_us") - F.col("batch_us")) or NO_WAY
 

@@ -16,7 +16,8 @@ from forebay_pipeline.advice.present import read
 from forebay_pipeline.audit.result import AuditResult
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import FiniteRange, OpenSpark, job, rollups_options, session_options, span_options
-from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions.measures import Questions, Rows, kept_rows, summarize
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.page import page

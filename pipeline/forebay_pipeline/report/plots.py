@@ -15,6 +15,7 @@ from matplotlib.dates import AutoDateLocator, DateFormatter
 from matplotlib.ticker import EngFormatter, Formatter, FuncFormatter, MaxNLocator, NullFormatter
 
 from forebay_pipeline.audit.result import Counts, Kind
+from forebay_pipeline.journal.span import DAY_US
 from forebay_pipeline.partitions.summary import Percentiles
 from forebay_pipeline.replay.results import ReplayReport
 from forebay_pipeline.report.series import GaugePoint, TimePoint, TopicShares
@@ -22,7 +23,6 @@ from forebay_pipeline.report.svg import OTHERS, PAGE, SERIES, Plot, plot
 
 _BAD: Final = SERIES[5]
 _DECADES: Final = 30
-_DAY_US: Final = 86_400_000_000
 _TEN_MINUTES: Final = 10 / 1440
 
 
@@ -73,7 +73,7 @@ class _Timeline:
 
 def _days(time_us: int) -> float:
     """Microseconds as days, matplotlib's unit of time."""
-    return time_us / _DAY_US
+    return time_us / DAY_US
 
 
 def shares(number: int, topic: TopicShares, width_us: int) -> Plot:

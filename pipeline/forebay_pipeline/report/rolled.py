@@ -15,13 +15,12 @@ from pyspark.sql import functions as F
 from forebay_pipeline.advice.facts import Facts
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.jobs.time_text import within
-from forebay_pipeline.journal.source import Span
-from forebay_pipeline.partitions.runaway_windows import window_start
+from forebay_pipeline.journal.columns import window_start
+from forebay_pipeline.journal.span import DAY_US, HOUR_US, Span
 from forebay_pipeline.report.sections import MAX_ROWS, Asked, Known, covered
 from forebay_pipeline.report.series import Series, TimePoint, bucket_us, gauge_points, time_point, topic_shares
 from forebay_pipeline.rollups import tables
-from forebay_pipeline.rollups.days import DAY_US, DayCoverage, coverage, missing_us, span_of
-from forebay_pipeline.rollups.roll import HOUR_US
+from forebay_pipeline.rollups.days import DayCoverage, coverage, missing_us, span_of
 from forebay_pipeline.rollups.rolled import Rolled, rolled
 from forebay_pipeline.rollups.store import RollupStore
 from forebay_pipeline.rollups.times import percentiles_of

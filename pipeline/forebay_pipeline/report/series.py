@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from forebay_pipeline.journal.columns import wait, window_start
 from forebay_pipeline.partitions.batches import as_percentiles, partition_bytes, percentiles
-from forebay_pipeline.partitions.runaway_windows import wait, window_start
 from forebay_pipeline.partitions.summary import ACCURACY, Percentiles
 from forebay_pipeline.partitions.workers import PROCESS, standing
 

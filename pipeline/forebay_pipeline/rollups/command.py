@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.advice.gather import COLUMNS, KEPT
 from forebay_pipeline.errors import CLEAN
 from forebay_pipeline.jobs.options import OpenSpark, compacted_options, job, session_options, span_options
-from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions.measures import kept_rows
 from forebay_pipeline.rollups.days import before, over, span_of
 from forebay_pipeline.rollups.roll import roll

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.schema import KIND, TORN
-from forebay_pipeline.journal.source import JournalPlace, Span, days, read_rows
+from forebay_pipeline.journal.source import JournalPlace, days, read_rows
+from forebay_pipeline.journal.span import DAY_US, HOUR_US, Span
 from forebay_policies.journal_rows import BatchRow, GaugeRow
 
-DAY_US: Final = 86_400_000_000
-LATE_US: Final = 3_600_000_000
+LATE_US: Final = HOUR_US
 """No file of the proxy's is open for longer: journal.roll.ms allows no more."""
 
 

@@ -12,17 +12,17 @@ from pyspark.sql import functions as F
 
 from forebay_pipeline.advice import clients, counts
 from forebay_pipeline.advice.facts import length_s
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.columns import wait, window_start
+from forebay_pipeline.journal.span import HOUR_US, Span
 from forebay_pipeline.partitions import batches as of_batches
 from forebay_pipeline.partitions import workers
 from forebay_pipeline.partitions.measures import Questions, Rows
-from forebay_pipeline.partitions.runaway_windows import topic_windows, wait, watched, window_start
+from forebay_pipeline.partitions.runaway_windows import topic_windows, watched
 from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.tables import Table
 from forebay_pipeline.rollups.times import buckets
 from forebay_policies.journal_rows import LedgerRow, ObservedRow, RackRow
 
-HOUR_US: Final = 3_600_000_000
 _HOUR: Final = ["time_us"]
 _PARTITION: Final = ["topic", "partition"]
 _RUNAWAYS: Final = Questions()

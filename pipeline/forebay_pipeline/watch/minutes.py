@@ -25,6 +25,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import LongType, StringType, StructType
 
 from forebay_pipeline.audit.ledger import fate
+from forebay_pipeline.journal.columns import window_start
 from forebay_pipeline.journal.schema import KIND, kind_of
 from forebay_pipeline.journal.source import Kinds
 from forebay_pipeline.watch.tally import Tally
@@ -71,7 +72,7 @@ def _counted(rows: DataFrame) -> DataFrame:
         "process",
         *(F.coalesce(name, F.lit("")).alias(name) for name in ("topic", "topic_id", "cluster_id")),
         F.timestamp_micros("time_us").alias("time"),
-        (F.col("time_us") - F.pmod("time_us", F.lit(MINUTE_US))).alias("minute_us"),
+        window_start(MINUTE_US).alias("minute_us"),
         fate(first).alias("fate"),
         *(
             F.coalesce(value, F.lit(0)).alias(name)

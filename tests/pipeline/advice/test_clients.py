@@ -11,7 +11,8 @@ from pyspark.sql import Row as SparkRow
 from forebay_pipeline.advice import clients as of_clients
 from forebay_pipeline.advice.clients import KEPT, client_batches, client_tables
 from forebay_pipeline.advice.facts import Clients, ClientUse, Picked, TopicReason
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import ALL_TIME
 from forebay_pipeline.partitions.measures import kept_rows
 from forebay_pipeline.partitions.summary import Percentiles
 from forebay_policies.journal_rows import LedgerRow, ObservedRow, Row

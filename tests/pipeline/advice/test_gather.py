@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.advice.facts import TopicRacks
 from forebay_pipeline.advice.gather import COLUMNS, KEPT, gather
 from forebay_pipeline.advice.present import Present
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import ALL_TIME
 from forebay_pipeline.partitions.measures import Questions, kept_rows, summarize
 from forebay_policies.journal_rows import Row
 from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, rack_row, sized_part, write_journal

@@ -6,7 +6,7 @@ import pytest
 
 from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.audit.state import HORIZON_US, AuditState, ProcessMark
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 
 DAY_US = HORIZON_US
 STATE = AuditState(processes={"a": ProcessMark(5 * DAY_US, []), "b": ProcessMark(3 * DAY_US, [])})

@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.losses import Gap, losses
 from forebay_pipeline.audit.state import HORIZON_US, AuditState, Followed, ProcessMark
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows
+from forebay_pipeline.journal.source import JournalPlace, read_rows
+from forebay_pipeline.journal.span import Span
 from forebay_policies.journal_rows import Row
 from tests.pipeline.journals import journal_of
 from tests.pipeline.rows import START_US, batch_row, gauge_row, ledger_row, observed_row, write_lines

@@ -10,7 +10,8 @@ from forebay_pipeline.audit.ledger import AROUND_US, AuditScope
 from forebay_pipeline.audit.reread import Reading, reading
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.journal.brokers import Brokers
-from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import Span
 from tests.pipeline.rows import START_US, batch_row, write_journal
 
 HOUR_US = 3_600_000_000

@@ -18,7 +18,7 @@ from forebay_pipeline.audit.ranges import Ends, Range, TopicNow
 from forebay_pipeline.audit.result import AuditResult, Finding, Kind
 from forebay_pipeline.audit.state import AuditState, ProcessMark
 from forebay_pipeline.errors import CLEAN, INCOMPLETE, CannotRun
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 from forebay_policies.journal_rows import LedgerRow
 from tests.pipeline.audit.scenes import SCENES
 from tests.pipeline.audit.world import STEP_US, Log, World, counted

@@ -6,7 +6,7 @@ import pytest
 
 from forebay_pipeline.audit.ledger import AuditScope
 from forebay_pipeline.audit.vanished import Life, vanished
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 
 SECOND = 1_000_000
 FIRST, LAST, DUE = 1000 * SECOND, 2000 * SECOND, 1900 * SECOND

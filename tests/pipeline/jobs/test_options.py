@@ -23,7 +23,8 @@ from forebay_pipeline.jobs.options import (
     span_options,
 )
 from forebay_pipeline.journal.brokers import Brokers
-from forebay_pipeline.journal.source import JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import Span
 
 
 def given(*words: str) -> tuple[JournalPlace, Span] | Result:

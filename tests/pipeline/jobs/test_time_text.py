@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forebay_pipeline.jobs.time_text import instant, within
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 from tests.pipeline.rows import START_US
 
 

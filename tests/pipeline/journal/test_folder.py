@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.folder import JournalFolder, began_before, over_at
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.storage import Storage
 from tests.pipeline.rows import START_US
 
@@ -30,14 +31,14 @@ def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
     days = ["dt=2026-11-17/hour=23/a.jsonl.zst", "dt=2026-11-19/hour=00/a.jsonl.zst"]
     journal = folder(spark, tmp_path, *files, *others, *days)
     assert journal.format is None
-    assert list(journal.hours((START_US, START_US + 1))) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
-    assert list(journal.hours((None, START_US - 11 * HOUR_US))) == [
+    assert list(journal.hours(Span(START_US, START_US + 1))) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
+    assert list(journal.hours(Span(None, START_US - 11 * HOUR_US))) == [
         f"{tmp_path}/dt=2026-11-17/hour=23",
         f"{tmp_path}/{DAY}/hour=00",
         f"{tmp_path}/{DAY}/hour=01",
     ]
-    assert list(journal.hours((START_US + 13 * HOUR_US, None)))[-1] == f"{tmp_path}/dt=2026-11-19/hour=00"
-    assert len(list(journal.hours((None, None)))) == 26
+    assert list(journal.hours(Span(START_US + 13 * HOUR_US)))[-1] == f"{tmp_path}/dt=2026-11-19/hour=00"
+    assert len(list(journal.hours(ALL_TIME))) == 26
     assert journal.days() == ["2026-11-17", "2026-11-18", "2026-11-19"]
 
 
@@ -46,7 +47,7 @@ def test_what_compact_wrote(spark: SparkSession, tmp_path: Path) -> None:
     assert journal.format == "parquet"
     journal = folder(spark, tmp_path, "kind=gauge/dt=2026-11-17/topic=t/a.parquet", "kind=_torn/dt=__HIVE__/a.parquet")
     assert journal.days() == ["2026-11-17", "2026-11-18"]
-    assert list(journal.hours((None, None))) == []
+    assert list(journal.hours(ALL_TIME)) == []
 
 
 def test_without_a_journal(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal import readable
-from forebay_pipeline.journal.source import JournalPlace, Span, read_rows, stream_rows
+from forebay_pipeline.journal.source import JournalPlace, read_rows, stream_rows
+from forebay_pipeline.journal.span import Span
 from tests.pipeline.command_line import run
 from tests.pipeline.rows import START_US, batch_row, write_journal
 

@@ -13,18 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from forebay_pipeline.errors import CannotRun
+from forebay_pipeline.journal.columns import day_of
 from forebay_pipeline.journal.schema import columns_of
-from forebay_pipeline.journal.source import (
-    ALL_TIME,
-    JournalPlace,
-    Span,
-    closed_files,
-    day_of,
-    of_kind,
-    read_rows,
-    reader,
-    torn,
-)
+from forebay_pipeline.journal.source import JournalPlace, closed_files, of_kind, read_rows, reader, torn
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.journal.tables import Format, tables_in
 from forebay_policies.journal_rows import (
     ROWS,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span, of_kind
+from forebay_pipeline.journal.source import JournalPlace, of_kind
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.partitions.measures import SUMMARIZED, Questions, kept_rows, summarize
 from forebay_pipeline.partitions.summary import Summary
 from forebay_policies.journal_rows import BatchRow, Row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions.measures import Questions
 from forebay_pipeline.partitions.summary import Fate, Percentiles, Reason
 from forebay_policies.journal_rows import BatchRow

@@ -15,7 +15,8 @@ from forebay_pipeline.advice import counts
 from forebay_pipeline.advice.facts import BrokerUse, ClientUse, length_s
 from forebay_pipeline.advice.gather import COLUMNS, KEPT
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.partitions.measures import kept_rows
 from forebay_pipeline.partitions.summary import Percentiles
 from forebay_pipeline.report.command import known

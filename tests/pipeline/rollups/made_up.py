@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from forebay_pipeline.journal.source import Span
+from forebay_pipeline.journal.span import Span
 from forebay_policies.journal_rows import GaugeRow, Row
 from tests.pipeline.rows import (
     batch_row,

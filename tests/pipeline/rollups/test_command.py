@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import ALL_TIME
 from forebay_pipeline.rollups.command import rollup
 from tests.kit.spark import JVM_FLAGS
 from tests.pipeline.command_line import run

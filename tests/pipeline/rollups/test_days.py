@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from forebay_pipeline.compact import await_compacted, compact
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.journal.tables import Format
 from forebay_pipeline.rollups.days import LATE_US, DayCoverage, before, coverage, day_at, missing_us, over, span_of
 from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR

@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.source import ALL_TIME, JournalPlace, Span
+from forebay_pipeline.journal.source import JournalPlace
+from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.partitions import workers
 from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.command import rollup
