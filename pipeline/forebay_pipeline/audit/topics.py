@@ -24,20 +24,24 @@ _A_TASK: Final = 250_000
 """Offsets that one task reads, so that a large partition is shared by several tasks."""
 
 
-class Topics(Protocol):
-    """Where an audit finds out what topics hold."""
+class TopicEnds(Protocol):
+    """Where jobs find out how far topics go."""
 
     def cluster_id(self) -> str:
-        """That of the cluster; empty if it has none."""
-
-    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
-        """A TopicNow for each of the topics that exists."""
+        """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
 
     def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
         """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
 
-        Without `policies` it is not asked which are compacted.
+        Without `policies` it is not asked which are compacted. Raises CannotRun without any answer.
         """
+
+
+class Topics(TopicEnds, Protocol):
+    """Where an audit finds out what topics hold."""
+
+    def now(self, names: Collection[str]) -> dict[str, TopicNow]:
+        """A TopicNow for each of the topics that exists. Raises CannotRun unless all of them are told of."""
 
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         """The records of the ranges in RECORD_COLUMNS; it may have others, too."""

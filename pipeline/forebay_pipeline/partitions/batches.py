@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
+from forebay_pipeline.jobs.skew import skews
 from forebay_pipeline.journal.columns import wait
 from forebay_pipeline.partitions.summary import ACCURACY, Fate, Group, Percentiles, Reason, TopicSkew
 
@@ -118,32 +119,10 @@ def partition_bytes(batches: DataFrame) -> DataFrame:
 
 
 def skew(partitions: DataFrame) -> DataFrame:
-    """A row for each topic with the fields of TopicSkew, from the rows of partition_bytes.
-
-    Gini of x in ascending order, i from 1: 2 Σ i·x / (n Σ x) - (n + 1) / n. Of 0, 1 and 3 bytes:
-    2 · (1·0 + 2·1 + 3·3) / (3 · 4) - 4/3 = 0.5. Partitions without a batch come first, so they only shift i.
-    """
-    ascending = Window.partitionBy("topic").orderBy("bytes", F.desc("partition"))
-    highest = Window.partitionBy("topic")
-    ranked = partitions.withColumns(
-        {"n": F.max("partition").over(highest) + 1, "seen": F.count("*").over(highest)}
-    ).withColumn("i", F.col("n") - F.col("seen") + F.row_number().over(ascending))
-    n, everything = F.col("partitions"), F.col("bytes")
-    return (
-        ranked.groupBy("topic")
-        .agg(
-            F.first("n").alias("partitions"),
-            F.sum("batches").alias("batches"),
-            F.sum("bytes").alias("bytes"),
-            F.max_by("partition", "i").alias("largest"),
-            F.max("bytes").alias("max_bytes"),
-            F.sum(F.col("i") * F.col("bytes").cast("double")).alias("weighted"),
-        )
-        .withColumn("largest_share", F.col("max_bytes") / everything)
-        .withColumn("max_to_mean", F.col("max_bytes") * n / everything)
-        .withColumn("gini", 2 * F.col("weighted") / (n * everything) - (n + 1) / n)
-        .select(*TopicSkew.__struct_fields__)
-    )
+    """A row for each topic with the fields of TopicSkew, from the rows of partition_bytes."""
+    found = skews(partitions, ["topic"], "bytes", F.sum("batches").alias("batches"))
+    shared = found.withColumn("largest_share", F.col("max_size") / F.col("bytes"))
+    return shared.select(*TopicSkew.__struct_fields__)
 
 
 def topics(batches: DataFrame, max_topics: int) -> tuple[list[TopicSkew], int]:

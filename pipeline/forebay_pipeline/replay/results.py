@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
-from pyspark.sql import DataFrame, Row, Window
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from forebay_pipeline.jobs.histogram import bucket_column, percentile
+from forebay_pipeline.jobs.skew import skews
 from forebay_pipeline.replay.intervals import MOST_BLOCKS, Block, Intervals
 from forebay_pipeline.replay.settings import Variant
 
@@ -234,34 +235,14 @@ def _buckets(outcomes: DataFrame) -> DataFrame:
 
 
 def _skews(outcomes: DataFrame) -> DataFrame:
-    """A row for each variant: variant, skew, gini; the mean over topics, weighted by their records.
-
-    Gini of 1, 2 and 6 records: ((2·1 - 4)·1 + (2·2 - 4)·2 + (2·3 - 4)·6) / (3·9) = 10/27 = 0.37.
-    """
+    """A row for each variant: variant, skew, gini; the mean over topics, weighted by their records."""
     partitions = (
         outcomes.select("variant", F.inline("shares"))
         .groupBy("variant", "topic", "partition")
         .agg(F.sum("records").alias("records"))
     )
-    smallest_first = Window.partitionBy("variant", "topic").orderBy("records", "partition")
-    whole = Window.partitionBy("variant", "topic")
-    ranked = partitions.withColumn("rank", F.row_number().over(smallest_first)).withColumn(
-        "count", F.count("*").over(whole)
-    )
-    topics = ranked.groupBy("variant", "topic").agg(
-        F.sum("records").alias("total"),
-        F.first("count").alias("count"),
-        F.max("records").alias("max_records"),
-        F.sum((2 * F.col("rank") - F.col("count") - 1) * F.col("records")).alias("spread"),
-    )
-    total, count = F.col("total"), F.col("count")
-    return (
-        topics.where(total > 0)
-        .withColumn("skew", F.col("max_records") * count / total)
-        .withColumn("gini", F.col("spread") / (count * total))
-        .groupBy("variant")
-        .agg(
-            (F.sum(F.col("skew") * total) / F.sum(total)).alias("skew"),
-            (F.sum(F.col("gini") * total) / F.sum(total)).alias("gini"),
-        )
+    topics = skews(partitions, ["variant", "topic"], "records")
+    weighted = {"skew": F.col("max_to_mean"), "gini": F.col("gini")}
+    return topics.groupBy("variant").agg(
+        *((F.sum(value * F.col("records")) / F.sum("records")).alias(name) for name, value in weighted.items())
     )

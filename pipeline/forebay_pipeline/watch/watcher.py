@@ -6,33 +6,20 @@ Brokers that do not answer do not end it: the minutes of topics that nobody tell
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import click
 import msgspec
 from pyspark.sql import Row
 
-from forebay_pipeline.audit.ranges import TopicNow
+from forebay_pipeline.audit.topics import TopicEnds
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.watch.minutes import MINUTE_US
 from forebay_pipeline.watch.tally import Tally
 from forebay_pipeline.watch.verdict import Minute, Seen, judge, sentence, together
 
 _TALLY: Final = msgspec.json.Decoder(Tally)
-
-
-class Topics(Protocol):
-    """Where it finds out what topics hold; audit.topics.KafkaTopics is one."""
-
-    def cluster_id(self) -> str:
-        """That of the cluster; empty if it has none. Raises CannotRun without an answer."""
-
-    def told(self, names: Collection[str], *, policies: bool) -> tuple[dict[str, TopicNow], dict[str, CannotRun]]:
-        """A TopicNow for each of the topics that is told of, and for each other one that exists why it is not.
-
-        Without `policies` it is not asked which are compacted. Raises CannotRun without any answer.
-        """
 
 
 class Output(Protocol):
@@ -54,7 +41,7 @@ class Sentences:
 class Watcher:
     """Judges batches and tells their minutes to `outputs`; `slow_ms` is the limit of the 99th percentile, if any."""
 
-    def __init__(self, topics: Topics, slow_ms: float | None) -> None:
+    def __init__(self, topics: TopicEnds, slow_ms: float | None) -> None:
         self._topics = topics
         self._slow_ms = slow_ms
         self.outputs: list[Output] = []

@@ -31,7 +31,9 @@ def test_the_hours_around(spark: SparkSession, tmp_path: Path) -> None:
     days = ["dt=2026-11-17/hour=23/a.jsonl.zst", "dt=2026-11-19/hour=00/a.jsonl.zst"]
     journal = folder(spark, tmp_path, *files, *others, *days)
     assert journal.format is None
-    assert list(journal.hours(Span(START_US, START_US + 1))) == [f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)]
+    assert list(journal.hours(Span(START_US, START_US + 1))) == [
+        f"{tmp_path}/{DAY}/hour={hour}" for hour in (10, 11, 12)
+    ]
     assert list(journal.hours(Span(None, START_US - 11 * HOUR_US))) == [
         f"{tmp_path}/dt=2026-11-17/hour=23",
         f"{tmp_path}/{DAY}/hour=00",

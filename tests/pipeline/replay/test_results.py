@@ -37,7 +37,7 @@ def test_without_any_there_is_nothing_to_tell(spark: SparkSession, tmp_path: Pat
 
 
 def test_skew_and_gini_are_of_partitions(spark: SparkSession) -> None:
-    """Worked in results.py: 1, 2 and 6 records have Gini 10/27; the greatest is twice the mean."""
+    """1, 2 and 6 records have Gini 2 · (1·1 + 2·2 + 3·6) / (3 · 9) - 4/3 = 10/27; the greatest is twice the mean."""
     shares = [{"topic": "t", "partition": number, "records": count} for number, count in enumerate((2, 6, 1))]
     even = [{"topic": "u", "partition": number, "records": 9} for number in range(3)]
     row = (0, 0, 36, 36_000, 1, 1, 100, 36, 4096, [{"bucket": 348, "records": 36}], [*shares, *even])
