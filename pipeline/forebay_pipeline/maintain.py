@@ -54,7 +54,7 @@ def maintain(spark: SparkSession, folder: str, table_format: Format, keep_days: 
     "table_format",
     required=True,
     type=click.Choice([each for each in FORMATS if each != PARQUET]),
-    help="In which `compact` wrote it.",
+    help="Format of the tables.",
 )
 @click.option(
     "--keep-days",
@@ -62,7 +62,7 @@ def maintain(spark: SparkSession, folder: str, table_format: Format, keep_days: 
     default=3,
     show_default=True,
     metavar="DAYS",
-    help="Keep former states of the tables for so long: for readers that have begun, and to look back.",
+    help="Keep table snapshots of the last DAYS days, for running queries and time travel.",
 )
 @session_options
 @job

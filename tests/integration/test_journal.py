@@ -180,7 +180,7 @@ def test_rollups_of_a_topic_are_those_of_files(spark: SparkSession, route: Route
     of_files, of_topic = str(tmp_path / "of-files"), str(tmp_path / "of-topic")
     days = say("rollup", "--journal", str(tmp_path / "journal"), "--output", of_files)
     assert job(place, "rollup", "--output", of_topic) == days
-    assert job(place, "rollup", "--output", of_topic) == "There is no day that is over and not there yet.\n"
+    assert job(place, "rollup", "--output", of_topic) == "Nothing to do: every finished day is rolled up.\n"
     assert told(of_topic) == told(of_files)
 
 

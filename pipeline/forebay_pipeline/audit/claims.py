@@ -179,7 +179,7 @@ def missing(judged: DataFrame) -> DataFrame:
     cut, end = F.col("cut") > 0, F.col("end_offset")
     compacted = F.col("compacted")
     first, last = (
-        F.when(compacted, F.col(f"{end}_lost")).otherwise(F.col(f"{end}_absent")) for end in ("first", "last")
+        F.when(compacted, F.col(f"{edge}_lost")).otherwise(F.col(f"{edge}_absent")) for edge in ("first", "last")
     )
     there = F.when(compacted, "no later record has the key").otherwise("later offsets exist")
     return as_findings(

@@ -27,7 +27,7 @@ class Reading(NamedTuple):
 
     span: Span
     files: list[str]
-    """The closed files of the last day, for the next audit to know."""
+    """The closed files that may have rows to be audited, for the next audit to know; none without a state."""
     but: Collection[str] = ()
     """Those that need not be read."""
 

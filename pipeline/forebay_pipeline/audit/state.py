@@ -59,7 +59,7 @@ class AuditState(msgspec.Struct):
     topic_ids: dict[str, str] = {}
     """Topic → its id when it was; of those whose brokers have ids."""
     files: list[str] = []
-    """Closed files of the journal that were there, of the last day."""
+    """Closed files of the journal that were there: all of them for the first audit, then those of the last day."""
     dropped: dict[str, int] = {}
     """Process → journal rows that it had dropped."""
     torn: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Histograms of times with buckets 2 % wide; percentiles from them are within 1 %.
+"""Histograms of times with buckets 2 % wide: percentiles of them are within 2 %, the middles of buckets within 1 %.
 
 Histograms of slices and brokers can be added up: an average of percentiles is no percentile, but a sum of counts is a
 count. Times are in microseconds; the first bucket is 1 µs and less. 1,000 µs is in bucket 348, which is ln 1000 /

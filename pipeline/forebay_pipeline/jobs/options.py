@@ -141,7 +141,7 @@ def journal_place(
     return JournalPlace(journal, journal_topic, Brokers(bootstrap_servers, security))
 
 
-def format_option(text: str = "In which `compact` wrote the folder, if it did.") -> Callable[[F], F]:
+def format_option(text: str = "Format of the folder, if `compact` wrote it.") -> Callable[[F], F]:
     """Adds --format, which `text` explains; of a journal's place, unchecked: `in_format` checks it."""
     return click.option(
         "--format", "table_format", type=click.Choice(FORMATS), default=PARQUET, show_default=True, help=text

@@ -1,4 +1,4 @@
-"""Of which clusters a journal is.
+"""Which clusters a journal's processes served.
 
 Most jobs know topics by their names and brokers by their numbers, so those of two clusters become one. In: gauge rows,
 which alone tell. Out: the clusters, and what is to be said of several.
@@ -17,9 +17,9 @@ def clusters(gauges: DataFrame) -> list[str]:
     return sorted(row["cluster_id"] for row in found)
 
 
-def mixed(ids: Sequence[str]) -> list[str]:
-    """A sentence, without "the" and a full stop, if there are several."""
+def mixed(ids: Sequence[str]) -> str | None:
+    """A sentence if there are several."""
     if len(ids) < 2:
-        return []
+        return None
     named = ", ".join(ids)
-    return [f"journal is of {len(ids)} clusters ({named}): topics and brokers of one name are taken for the same"]
+    return f"The journal is of {len(ids)} clusters ({named}): topics and brokers of one name are taken for the same."

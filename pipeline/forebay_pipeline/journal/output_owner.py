@@ -1,10 +1,11 @@
-"""Whose an output is, what `compact` wrote or JSON lines: that of one checkpoint. And whose that is: one job's.
+"""Ties each output to the one checkpoint that writes it, and each checkpoint to one job.
 
-Spark's file sink numbers its batches, and leaves out each one whose number it has: how a batch that is done again is
-written once. A query with another checkpoint begins at 0, so what it reads first would be left out for good, though its
-checkpoint has it as read; of JSON lines it would replace those with its numbers. An older copy of the checkpoint does
-the same, of tables, too. And a job that goes on from another one's checkpoint never reads what that one has read. In:
-an output, a checkpoint, a job. Out: CannotRun where they do not belong together, or do not say so.
+An output is what `compact` writes, or JSON lines. Spark's file sink numbers its batches, and leaves out each one whose
+number it has: how a batch that is done again is written once. A query with another checkpoint begins at 0, so what it
+reads first would be left out for good, though its checkpoint has it as read; of JSON lines it would replace those with
+its numbers. An older copy of the checkpoint does the same, of tables, too. And a job that goes on from another one's
+checkpoint never reads what that one has read. In: an output, a checkpoint, a job. Out: CannotRun where they do not
+belong together, or do not say so.
 
     OUTPUT/_spark_metadata/4                  Spark's: batch 4 is written, in files that it names by their whole paths
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines

@@ -198,7 +198,8 @@ def warnings(summary: Summary) -> Iterator[str]:
         yield f"Journal rows dropped because the disk or the topic was slow or full: {summary.rows_dropped:,}."
     if summary.torn:
         yield f"Unreadable lines or files in the journal: {summary.torn:,}."
-    yield from (f"The {told}." for told in mixed(summary.clusters))
+    if several := mixed(summary.clusters):
+        yield several
 
 
 def error_name(code: int) -> str:

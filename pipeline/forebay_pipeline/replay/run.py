@@ -122,8 +122,9 @@ def replay_journal(rows: DataFrame, plan: Plan) -> ReplayReport:
     observed = of_kind(rows, ObservedRow).drop("kind").persist()
     try:
         traffic = _recorded(batches, ledger, observed, of_kind(rows, ChoiceRow), plan)
-        several = [f"the {told}" for told in mixed(clusters(of_kind(rows, GaugeRow)))]
-        return _replayed(traffic._replace(assumed=[*several, *traffic.assumed]), plan)
+        if several := mixed(clusters(of_kind(rows, GaugeRow))):
+            traffic = traffic._replace(assumed=[several.rstrip("."), *traffic.assumed])
+        return _replayed(traffic, plan)
     finally:
         batches.unpersist()
         ledger.unpersist()

@@ -44,7 +44,7 @@ def notes(facts: Facts) -> Iterator[str]:
     if not facts.present.known:
         yield "The settings are taken to be Forebay's defaults: --config FILE.toml tells others."
     if not facts.clients.clients:
-        yield "Nothing is known of single clients: the journal has no ledger (journal.ledger)."
+        yield "Nothing is known about individual clients: the journal has no ledger (journal.ledger)."
     if facts.replay is None:
         yield "Effects are estimates: --replay FILE.json brings simulated ones."
 

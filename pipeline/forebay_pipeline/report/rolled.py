@@ -1,7 +1,7 @@
 """All that the page shows, from rollups instead of a journal's rows.
 
-In: a RollupStore, and a span of whole days. Out: Known, with the same counts; points in time are an hour apart, or more
-where they would be too many. Raises CannotRun if there is nothing of the span.
+In: a session, a folder of rollups, and a span of whole days. Out: Known, with the same counts; points in time are an
+hour apart, or more where they would be too many. Raises CannotRun if there is nothing of the span.
 """
 
 from __future__ import annotations

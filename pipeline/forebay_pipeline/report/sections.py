@@ -171,7 +171,7 @@ def _passed_on(clients: Clients) -> Section:
     ]
     made = table("Clients' batches, and why they were not merged", ["topic", "why", "batches", "would have been"], rows)
     text = (
-        "The journal has none of the batches that clients' batches were merged in."
+        "Clients' batches were merged, but the journal has no rows of the merged batches."
         if clients.batches(*TOUCHED)
         else "Nothing was merged in this time: whatever clients sent went on as it came."
     )

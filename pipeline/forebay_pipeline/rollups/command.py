@@ -67,5 +67,5 @@ def command(*, place: JournalPlace, span: Span, output: str, spark: OpenSpark) -
         torn = f"; {mark.torn:,} lines or files could not be read" if mark.torn else ""
         click.echo(f"{day}: {mark.batches:,} batches{torn}")
     if not new:
-        click.echo("There is no day that is over and not there yet.")
+        click.echo("Nothing to do: every finished day is rolled up.")
     return CLEAN

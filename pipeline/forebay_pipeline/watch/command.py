@@ -62,7 +62,7 @@ def command(
     checkpoint: str | None,
     spark: OpenSpark,
 ) -> int:
-    """Tell loss and latency of each topic and minute as they happen.
+    """Report loss and latency per topic and minute, as they happen.
 
     Only ends of topics are looked at: records that are there, but wrong, are found by `audit`. Exit codes: 0; with
     --once also 1, there were findings; 3, there were none, but not all could be checked, or nothing was judged; 2 it

@@ -35,7 +35,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 class Webhook:
-    """Posts to `url`, which may hold a secret and is not shown. Raises CannotRun unless it is one of HTTP."""
+    """Posts to `url`, which may hold a secret and is not shown. Raises CannotRun unless it is an http or https URL."""
 
     def __init__(self, url: str, pause: Callable[[float], object] = time.sleep) -> None:
         self._host = _host(url)

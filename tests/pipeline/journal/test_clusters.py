@@ -1,4 +1,4 @@
-"""Of which clusters a journal is."""
+"""Which clusters a journal's processes served."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ def test_ids_that_nobody_told_do_not_count(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("ids", [[], ["a"]])
 def test_of_one_cluster_nothing_is_said(ids: list[str]) -> None:
-    assert mixed(ids) == []
+    assert mixed(ids) is None
 
 
 def test_of_several_it_is_said_what_becomes_one() -> None:
-    assert mixed(["a", "b"]) == [
-        "journal is of 2 clusters (a, b): topics and brokers of one name are taken for the same"
-    ]
+    told = "The journal is of 2 clusters (a, b): topics and brokers of one name are taken for the same."
+    assert mixed(["a", "b"]) == told

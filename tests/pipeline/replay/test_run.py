@@ -130,5 +130,5 @@ def test_brokers_that_answered_nothing_and_a_second_cluster_are_told(spark: Spar
     report = replay_journal(rows_of(spark, tmp_path), Plan(FOUND[:1]))
 
     assert report.results[0].records == report.records
-    assert any("the journal is of 2 clusters (A, B)" in line for line in report.assumed)
+    assert any("The journal is of 2 clusters (A, B)" in line for line in report.assumed)
     assert any("brokers that answered nothing (2) are left out" in line for line in report.assumed)

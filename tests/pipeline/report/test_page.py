@@ -241,7 +241,7 @@ def test_where_nothing_is_to_be_changed_it_says_so(browser: Browser, tmp_path: P
     path.write_text(page(known()._replace(facts=facts())))
     told = browser.open(path, 400).ask("document.querySelector('.advice').innerText")
     assert "Nothing: no rule found enough evidence for a change that is worth it." in told
-    assert "Nothing is known of single clients" in told
+    assert "Nothing is known about individual clients" in told
 
 
 def test_a_single_moment_can_be_plotted(browser: Browser, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_that_nothing_was_merged_is_said_only_where_it_is_so() -> None:
     passed_on = "Nothing was merged in this time: whatever clients sent went on as it came."
     assert told("idempotent", 0) == (passed_on, "went on as they came")
     assert told("idempotent", 1) == (passed_on, "went on as they came, of the 3 largest clients")
-    assert told("null_key", 0)[0] == "The journal has none of the batches that clients' batches were merged in."
+    assert told("null_key", 0)[0] == "Clients' batches were merged, but the journal has no rows of the merged batches."
 
 
 def test_the_time_is_that_of_batches_and_of_clients_and_so_is_the_rate_of_all() -> None:

@@ -37,7 +37,7 @@ def test_each_day_once(spark: SparkSession, tmp_path: Path) -> None:
     assert (first.exit_code, first.stdout, first.stderr) == (0, "2026-11-18: 2 batches\n", "")
     there = files(folder)
     again = run("rollup", "--journal", journal, "--output", folder)
-    assert (again.exit_code, again.stdout) == (0, "There is no day that is over and not there yet.\n")
+    assert (again.exit_code, again.stdout) == (0, "Nothing to do: every finished day is rolled up.\n")
     assert files(folder) == there
     # What has been rolled up is not read again: its rows may be gone.
     for path in journal.glob("dt=2026-11-18/*/*"):
