@@ -111,10 +111,10 @@ oldest-spark-test: $(VENV)/.dev kit
 	    --ignore=tests/pipeline/test_object_store.py --ignore=tests/pipeline/test_cluster.py \
 	    --ignore=tests/pipeline/test_hdfs.py --ignore=tests/pipeline/test_iceberg_catalog.py
 
-# Two at once, each with clusters of its own, file by file: they mostly wait for brokers and clients. Three at once get
-# into each other's way, and take longer. Files with Spark go to one of the two (conftest.py).
+# Two at once, each with clusters of its own, file by file (conftest.py): they mostly wait for brokers and clients. Three
+# at once get into each other's way, and take longer.
 integration: $(VENV)/.dev kit
-	$(PYTEST) -n 2 --dist=loadgroup tests/integration
+	$(PYTEST) -n 2 tests/integration
 
 # Clients' own test suites, directly and through Forebay, and the scenarios of integration with more clients.
 .PHONY: client-suites

@@ -9,14 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.integration.route import Route
 from tests.kit.clients import Client, make_client
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
+from tests.kit.paths import ROOT
 from tests.kit.spark import pytest_runtest_makereport, spark
 from tests.kit.topic_log import TopicLog
 
@@ -30,11 +34,28 @@ SETTINGS = {"log.retention.ms": "-1"}
 DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """File by file, but files with Spark in one process: two Sparks at once take longer than one after the other."""
-    with_spark = {item.path for item in items if "spark" in getattr(item, "fixturenames", ())}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if item.path in with_spark else item.path.stem))
+TAKEN_ONCE = ("spark: SparkSession", "open_route: ")
+"""What files want that is not to be there twice: Sparks, of which two at once take longer than one after the other, and
+clusters of other versions."""
+
+
+@cache
+def process_of(file: str) -> str:
+    """Files of which this is the same go to the same process."""
+    text = (ROOT / file).read_text()
+    return next((what for what in TAKEN_ONCE if what in text), file)
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """Of pytest-xdist's own only --dist=loadfile knows files, and that knows nothing else."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return process_of(nodeid.partition("::")[0])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
