@@ -10,7 +10,8 @@ At rest it holds no records and no client; connections to brokers stay, at most 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Self
 
 from tests.kit.forebay import ForebayProcess
 
@@ -31,6 +32,12 @@ class Footprint:
         """What there is more of, name → (now, settled)."""
         pairs = {field.name: (getattr(self, field.name), getattr(settled, field.name)) for field in fields(self)}
         return {name: (now, before) for name, (now, before) in pairs.items() if now > before}
+
+    @property
+    def without_connections(self) -> Self:
+        """The same without those to brokers, each of which is a file descriptor."""
+        connections = self.upstream_connections
+        return replace(self, upstream_connections=0, file_descriptors=self.file_descriptors - connections)
 
     @property
     def at_rest(self) -> bool:

@@ -48,7 +48,7 @@ def two_workers(stage: Stage) -> Iterator[None]:
     """The stage's Forebay in two processes, on the same ports. Both may hold what one held."""
     one, settled = stage.forebay, stage.settled
     two = ForebayProcess(
-        stage.cluster.bootstrap, stage.nodes, settings=stage.timeouts.forebay, options=["--workers", "2"]
+        stage.cluster.bootstrap, stage.nodes, settings=stage.forebay_settings, options=["--workers", "2"]
     )
     two.port, two.admin_port = one.port, one.admin_port
     one.stop()
