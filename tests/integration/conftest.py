@@ -29,8 +29,12 @@ __all__ = ["pytest_runtest_makereport", "spark"]
 # What these assert is told with its values, as if it stood in a test.
 pytest.register_assert_rewrite("tests.integration.checks")
 
-# Tests send records of 1970, too, which brokers would delete every five minutes.
-SETTINGS = {"log.retention.ms": "-1"}
+SETTINGS = {
+    # Tests send records of 1970, too, which brokers would delete every five minutes.
+    "log.retention.ms": "-1",
+    # Members of the newer kinds of groups learn by their next heartbeat that they may read: five seconds by default.
+    **{f"group.{kind}.heartbeat.interval.ms": "1000" for kind in ("consumer", "consumer.min", "share", "share.min")},
+}
 DIRECT = os.environ.get("FOREBAY_TEST_DIRECT") == "1"
 
 
