@@ -42,6 +42,8 @@ from tests.kit.spec import Ack, ProduceSpec
 RATE = 100
 """Records a second of each client: enough to have requests away at any time, and far below what the machine can do."""
 
+VERSIONS = ("1.1.1", "2.8.2", "4.3.1")
+"""Of Java clients."""
 MAX_RECORDS = 200_000
 MAX_SECONDS = 1_000
 _FLUSH_SECONDS = 30
@@ -163,8 +165,14 @@ def java(jvm: JavaClient, props: Mapping[str, str], idempotence: bool = False) -
 class Clients:
     """Clients of a load, made from JVMs by their version. One load at a time: each JVM has one producer at a time."""
 
-    def __init__(self, loaders: Callable[[Mapping[str, JavaClient]], Sequence[Loader]] = impatient) -> None:
-        self._jvms = {version: JavaClient(version) for version in ("1.1.1", "2.8.2", "4.3.1")}
+    def __init__(
+        self,
+        loaders: Callable[[Mapping[str, JavaClient]], Sequence[Loader]] = impatient,
+        jvms: Mapping[str, JavaClient] | None = None,
+    ) -> None:
+        """`jvms`: of VERSIONS, to be left as they are, unless an error comes: then one may still be at work."""
+        self._own = jvms is None
+        self._jvms = jvms or {version: JavaClient(version) for version in VERSIONS}
         self.loaders = loaders(self._jvms)
 
     def start(self, bootstrap: str, topic: str) -> Load:
@@ -178,7 +186,8 @@ class Clients:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+        if self._own or error is not None:
+            self.close()
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ itself, which shows that a test asks of Forebay only what Kafka does.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import cache
 
@@ -15,6 +15,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.chaos.load import VERSIONS
 from tests.integration.route import Route
 from tests.kit.clients import Client, make_client
 from tests.kit.forebay import ForebayProcess
@@ -109,7 +110,23 @@ def get_client() -> Iterator[Callable[[str], Client]]:
 
 
 @pytest.fixture(scope="session")
-def newest_java(get_client: Callable[[str], Client]) -> JavaClient:
-    client = get_client("java-4.3.1")
-    assert isinstance(client, JavaClient)
-    return client
+def get_java(get_client: Callable[[str], Client]) -> Callable[[str], JavaClient]:
+    """The same by version."""
+
+    def get(version: str) -> JavaClient:
+        client = get_client(f"java-{version}")
+        assert isinstance(client, JavaClient)
+        return client
+
+    return get
+
+
+@pytest.fixture(scope="session")
+def newest_java(get_java: Callable[[str], JavaClient]) -> JavaClient:
+    return get_java("4.3.1")
+
+
+@pytest.fixture(scope="session")
+def jvms(get_java: Callable[[str], JavaClient]) -> Mapping[str, JavaClient]:
+    """For loads (chaos/load.py)."""
+    return {version: get_java(version) for version in VERSIONS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -13,6 +14,7 @@ import pytest
 from tests.chaos.load import Carriers, Clients
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
@@ -55,7 +57,9 @@ def reads(forebay: ForebayProcess, times: int) -> bool:
     ("reloads", "workers"),
     [(12, 1), pytest.param(1000, 2, marks=[pytest.mark.whole, pytest.mark.timeout(2400)])],
 )
-def test_whoever_produces_notices_nothing(cluster: KafkaCluster, tmp_path: Path, reloads: int, workers: int) -> None:
+def test_whoever_produces_notices_nothing(
+    cluster: KafkaCluster, jvms: Mapping[str, JavaClient], tmp_path: Path, reloads: int, workers: int
+) -> None:
     rng = Random(reloads)
     topic = f"{TOPIC}-{reloads}"
     cluster.create_topic(topic, PARTITIONS)
@@ -63,7 +67,7 @@ def test_whoever_produces_notices_nothing(cluster: KafkaCluster, tmp_path: Path,
     written(path, rng)
     settings = {"workers": str(workers), "linger.ms": "5"}
     options = ["--config", str(path)]
-    with Clients() as clients, TopicLog(cluster.internal) as log:
+    with Clients(jvms=jvms) as clients, TopicLog(cluster.internal) as log:
         tallies = [loader.tally(topic) for loader in clients.loaders]
         accounts = list(zip(clients.loaders, tallies, strict=True))
         forebay = ForebayProcess(cluster.bootstrap, cluster.nodes, settings=settings, options=options)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 
@@ -16,6 +17,7 @@ from forebay_policies.journal_rows import ObservedRow
 from tests.chaos.load import Carriers, Clients
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
 from tests.kit.journal import of, rows_in
 from tests.kit.kafka import KafkaCluster
 from tests.kit.topic_log import TopicLog
@@ -35,11 +37,13 @@ def counted(metrics: dict[str, float], name: str, label: str, *values: str) -> l
     return [metrics[f'forebay_{name}{{{label}="{value}"}}'] for value in values]
 
 
-def test_nothing_is_touched_until_it_is_no_longer_only_observed(cluster: KafkaCluster, tmp_path: Path) -> None:
+def test_nothing_is_touched_until_it_is_no_longer_only_observed(
+    cluster: KafkaCluster, jvms: Mapping[str, JavaClient], tmp_path: Path
+) -> None:
     cluster.create_topic(TOPIC, PARTITIONS)
     path, journal = tmp_path / "forebay.toml", tmp_path / "journal"
     path.write_text('"moves" = "observe"\n')
-    with Clients() as clients, TopicLog(cluster.internal) as log:
+    with Clients(jvms=jvms) as clients, TopicLog(cluster.internal) as log:
         tallies = [loader.tally(TOPIC) for loader in clients.loaders]
         accounts = list(zip(clients.loaders, tallies, strict=True))
         forebay = ForebayProcess(

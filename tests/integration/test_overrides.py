@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from forebay_proxy.commands.admin_endpoint import AdminError
 from tests.chaos.load import Carriers, Clients
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.topic_log import TopicLog
 from tests.kit.waiting import wait_until
@@ -43,13 +45,15 @@ CHANGES: tuple[tuple[str, object], ...] = (
     ("changes", "workers"),
     [(12, 2), pytest.param(1000, 2, marks=[pytest.mark.whole, pytest.mark.timeout(2400)])],
 )
-def test_whoever_produces_notices_nothing(cluster: KafkaCluster, tmp_path: Path, changes: int, workers: int) -> None:
+def test_whoever_produces_notices_nothing(
+    cluster: KafkaCluster, jvms: Mapping[str, JavaClient], tmp_path: Path, changes: int, workers: int
+) -> None:
     rng = Random(changes)
     topic = f"{TOPIC}-{changes}"
     cluster.create_topic(topic, PARTITIONS)
     socket = str(tmp_path / "s")
     settings = {"workers": str(workers), "linger.ms": "5", "admin.socket": socket}
-    with Clients() as clients, TopicLog(cluster.internal) as log:
+    with Clients(jvms=jvms) as clients, TopicLog(cluster.internal) as log:
         tallies = [loader.tally(topic) for loader in clients.loaders]
         accounts = list(zip(clients.loaders, tallies, strict=True))
         forebay = ForebayProcess(cluster.bootstrap, cluster.nodes, settings=settings)

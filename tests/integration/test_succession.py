@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self
@@ -19,6 +20,7 @@ from tests.chaos.bystander import THROUGH, Bystanders, Post
 from tests.chaos.load import Clients, Load, patient
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
+from tests.kit.java import JavaClient
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
 from tests.kit.topic_log import TopicLog
@@ -112,12 +114,14 @@ class Reign:
         *(pytest.param(count, 20, marks=[pytest.mark.whole, pytest.mark.timeout(1200)]) for count in (1, 2)),
     ],
 )
-def test_nobody_who_connects_is_refused_and_nothing_is_lost(cluster: KafkaCluster, workers: int, times: int) -> None:
+def test_nobody_who_connects_is_refused_and_nothing_is_lost(
+    cluster: KafkaCluster, jvms: Mapping[str, JavaClient], workers: int, times: int
+) -> None:
     topic, beside = f"load-{workers}-{times}", f"beside-{workers}-{times}"
     cluster.create_topic(topic, PARTITIONS)
     cluster.create_topic(beside, assignment=[[0]])
     forebay = ForebayProcess(cluster.bootstrap, cluster.nodes, options=["--workers", str(workers)])
-    with Clients(patient) as clients, TopicLog(cluster.internal) as log, forebay, Reign(forebay) as reign:
+    with Clients(patient, jvms) as clients, TopicLog(cluster.internal) as log, forebay, Reign(forebay) as reign:
         ports = [forebay.port, forebay.node_port(0), forebay.node_port(1)]
         posts = [Post(THROUGH, 0, forebay.node_port(0), beside)]
         with Bystanders(posts) as bystanders, clients.start(forebay.bootstrap, topic) as load:
