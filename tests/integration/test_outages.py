@@ -192,7 +192,7 @@ CASES = [
         timeout,
         lasts,
         id=f"{fault}-{timeout:g}s-{lasts}",
-        marks=() if (fault, timeout, lasts) == ("hole", DEFAULT, "third") else (whole,),
+        marks=() if (fault, timeout, lasts) == ("hole", SHORT, "third") else (whole,),
     )
     for whole in [pytest.mark.whole]
     for fault in FAULTS
