@@ -91,7 +91,7 @@ def test_whatever_a_session_takes_a_timestamp_for(spark: SparkSession, journal: 
         spark.conf.unset("spark.sql.timestampType")
 
 
-@pytest.mark.parametrize("writers", [0, 3, 100])
+@pytest.mark.parametrize("writers", [3, *(pytest.param(number, marks=pytest.mark.whole) for number in (0, 100))])
 def test_a_task_writes_each_topic_into_one_file_however_many_it_may_have_open(
     spark: SparkSession, journal: Path, tmp_path: Path, writers: int
 ) -> None:
@@ -184,6 +184,7 @@ def test_tables_have_the_same_rows(spark: SparkSession, journal: Path, tmp_path:
         read_rows(spark, JournalPlace(str(output)))
 
 
+@pytest.mark.whole  # journal/test_tables.py has that a batch is appended once
 @EITHER_TABLE
 def test_a_batch_that_was_written_but_not_committed_is_not_written_again(
     spark: SparkSession, journal: Path, tmp_path: Path, table_format: Format
@@ -198,6 +199,7 @@ def test_a_batch_that_was_written_but_not_committed_is_not_written_again(
     assert sorted(row.partition for row in found) == [1, 2]
 
 
+@pytest.mark.whole  # journal/test_table_writer.py has what is refused
 @EITHER_TABLE
 def test_rows_that_a_checkpoint_from_a_backup_would_leave_out_are_refused(
     spark: SparkSession, journal: Path, tmp_path: Path, table_format: Format
@@ -240,7 +242,7 @@ def test_files_that_are_much_older_than_what_was_read_are_taken_too(
     spark: SparkSession, journal: Path, tmp_path: Path
 ) -> None:
     """Of a second host, copied with their times."""
-    for days in (0, 8, 300):
+    for days in (0, 300):
         at_us = START_US - days * DAY_US
         os.utime(write_journal(journal, [make.batch_row(time_us=at_us)], f"old{days}"), (at_us / 1e6, at_us / 1e6))
         assert run(spark, journal, tmp_path / "parquet").rows == 1
@@ -317,19 +319,23 @@ def test_lines_that_could_not_be_read_are_counted_and_kept(spark: SparkSession, 
     assert torn(read_rows(spark, JournalPlace(str(output)))).count() == 1
 
 
-def test_an_hour_is_read_without_the_other_days(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("days", "share"), [(15, 0.1), pytest.param(90, 0.02, marks=pytest.mark.whole)])
+def test_an_hour_is_read_without_the_other_days(
+    spark: SparkSession, journal: Path, tmp_path: Path, days: int, share: float
+) -> None:
     """Of 90 days: of what is there, at most 2 % of the bytes."""
-    for day in range(90):
+    for day in range(days):
         rows = [make.batch_row(time_us=START_US + day * DAY_US + hour * HOUR_US, partition=hour) for hour in (0, 3)]
         write_journal(journal, rows, f"day{day}")
     output = tmp_path / "parquet"
     run(spark, journal, output)
     place = JournalPlace(str(output))
-    hour = Span(START_US + 40 * DAY_US, START_US + 40 * DAY_US + HOUR_US)
+    first_us = START_US + days // 2 * DAY_US
+    hour = Span(first_us, first_us + HOUR_US)
     everything, found = files_read(read_rows(spark, place)), files_read(read_rows(spark, place, hour))
-    assert (len(everything.rows), [row.partition for row in found.rows]) == (180, [0])
-    assert (everything.files, found.files) == (90, 1)
-    assert found.size <= 0.02 * everything.size
+    assert (len(everything.rows), [row.partition for row in found.rows]) == (2 * days, [0])
+    assert (everything.files, found.files) == (days, 1)
+    assert found.size <= share * everything.size
 
 
 def test_torn_lines_of_another_day_are_told(spark: SparkSession, journal: Path, tmp_path: Path) -> None:

@@ -20,11 +20,12 @@ from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, FINDINGS, INCOMPLETE
 from forebay_pipeline.journal import brokers
 from tests.kit.ports import LOOPBACK, free_port
 from tests.pipeline.audit.world import World
+from tests.pipeline.command_line import FEW_SHUFFLES
 from tests.pipeline.rows import gauge_row, write_journal
 
 
 def run(*words: str | Path) -> Result:
-    return CliRunner().invoke(audit.command, [str(word) for word in words])
+    return CliRunner().invoke(audit.command, [*map(str, words), *FEW_SHUFFLES])
 
 
 @pytest.fixture

@@ -121,17 +121,15 @@ def test_a_span_without_rows(world: World) -> None:
 def test_a_topic_without_rows_beside_one_with_some(world: World) -> None:
     """A name with a typing error, say. What an audit before found is enough, and that brokers have it."""
     world.send(world.made(5))
-    result, _ = world.audit_on(AuditScope(topics=("quiet", "t")))
-    assert result.exit_code == INCOMPLETE
     world.logs["quiet"] = {0: Log()}
-    result, _ = world.audit_on(AuditScope(topics=("quiet", "t")))
-    assert (result.exit_code, result.notes) == (CLEAN, ["No ledger row to be audited is of these topics: quiet."])
-    result, state = world.audit_on(AuditScope(state=AuditState(only=["clik", "t"]), topics=("clik", "t")))
+    asked = ("clik", "quiet", "t")
+    result, state = world.audit_on(AuditScope(state=AuditState(only=[*asked]), topics=asked))
     assert (result.rows, result.exit_code) == (1, INCOMPLETE)
+    assert result.notes == ["No ledger row to be audited is of these topics: quiet."]
     assert [told.partition(". ")[0] for told in result.incomplete] == ["Nothing of topics that were asked for: clik"]
     del world.logs["t"]  # once it was known, it may be deleted
-    (again,) = world.audit_on(AuditScope(state=state, topics=("clik", "t")))[0].incomplete
-    assert again == result.incomplete[0]
+    again, _ = world.audit_on(AuditScope(state=state, topics=asked))
+    assert (again.rows, again.incomplete, again.notes[1:]) == (0, result.incomplete, result.notes)
 
 
 def test_a_file_that_is_deleted_while_it_is_audited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,8 +186,11 @@ def test_what_goes_on_expiring_is_not_lost_either(world: World, monkeypatch: pyt
 
 
 def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path: Path) -> None:
-    """Of a process that was there before the span, what it dropped until then does not count."""
+    """Of a process that was there before the span, what it dropped until then does not count. A row of another one is
+    not there, as those before the span and in it tell."""
+    world.send(world.made(1), process="other-2", seq=1)
     row = world.send(world.made(5))
+    world.send(world.made(1), process="other-2", seq=3)
     world.rows += [
         *(gauge_row(time_us=row.time_us + second, rows_dropped_total=second) for second in (2, 3, 9)),
         *(gauge_row(worker=1, started_us=row.time_us, time_us=row.time_us + 1, rows_dropped_total=1) for _ in "ab"),
@@ -197,9 +198,12 @@ def test_what_the_journal_lost_makes_the_audit_incomplete(world: World, tmp_path
     ]
     write_lines(tmp_path, b'{"kind":"ledger","time', name="torn")
     result = world.audit(AuditScope(Span(row.time_us)))
-    assert (result.rows_dropped, result.lines_torn, result.exit_code) == (8, 1, INCOMPLETE)
-    assert "Dropped: 8 journal rows" in result.incomplete[0]
-    assert result.incomplete[1] == "Unreadable: 1 lines or files of the journal."
+    assert (result.rows, result.rows_missing, result.exit_code) == (2, 1, INCOMPLETE)
+    assert (result.rows_dropped, result.lines_torn) == (8, 1)
+    dropped, torn, gap, *_ = result.incomplete
+    assert "Dropped: 8 journal rows" in dropped
+    assert torn == "Unreadable: 1 lines or files of the journal."
+    assert "1 journal rows, by their numbers: other-2, ledger 2." in gap
 
 
 @WHOLE  # test_losses.py has all of it; an audit of what real faults left is in tests/integration/test_audit.py
@@ -217,6 +221,7 @@ def test_a_file_that_is_not_there_is_missed(world: World, lost: int) -> None:
     assert f"1 journal rows, by their numbers: here-1, ledger {lost + 1}." in result.incomplete[0]
 
 
+@WHOLE  # test_losses.py has which rows tell of it, and test_what_the_journal_lost… that an audit reads those around it
 def test_an_hour_of_one_of_two_proxies_that_is_not_there(world: World) -> None:
     """It had acknowledged a record that is gone, and its rows of before and after are there."""
     hour = Span(START_US + 10 * STEP_US, START_US + 20 * STEP_US)

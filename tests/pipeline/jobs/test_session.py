@@ -235,6 +235,7 @@ def test_of_javas_errors_that_of_the_cause(thrown: tuple[str, ...], line: str) -
     assert first_line(Py4JJavaError("An error occurred while calling o7.count.\n", Thrown(*thrown))) == line
 
 
+@pytest.mark.whole
 def test_a_large_file_does_not_make_a_task_many_times_as_long_as_others(spark: SparkSession, tmp_path: Path) -> None:
     """Half of the rows are in one file, as those of a large topic are, the others in a hundred."""
     spark.range(100_000, numPartitions=1).write.parquet(str(tmp_path / "topic=large"))
@@ -244,6 +245,7 @@ def test_a_large_file_does_not_make_a_task_many_times_as_long_as_others(spark: S
     assert counts[-1] <= 5 * median(counts)
 
 
+@pytest.mark.whole
 def test_rows_for_python_take_no_longer_where_their_list_is_null(spark: SparkSession) -> None:
     """They took ten times as long where Spark added up a batch's size at each row."""
 

@@ -15,7 +15,7 @@ from pyspark.testing import assertDataFrameEqual
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.columns import day_of
 from forebay_pipeline.journal.schema import columns_of
-from forebay_pipeline.journal.source import JournalPlace, closed_files, of_kind, read_rows, reader, torn
+from forebay_pipeline.journal.source import JournalPlace, closed_files, days, of_kind, read_rows, reader, torn
 from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.journal.tables import Format, tables_in
 from forebay_policies.journal_rows import (
@@ -92,24 +92,23 @@ def test_foreign_files_are_told_and_skipped(spark: SparkSession, tmp_path: Path)
     assert "b.jsonl.zst" in error.error
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"kind":"batch","topic":"t"}',
-        b'{"topic":"t"}',
-        b"[1,2]",
-        b'"text"',
-        b"\x00\xff",
-        json_lines([make.batch_row()]).replace(b'"records":10', b'"records":"ten"').strip(),
-    ],
-    ids=["lacks columns", "lacks a kind", "array", "text", "binary", "a wrong type"],
-)
-def test_lines_that_are_no_rows_are_torn(spark: SparkSession, tmp_path: Path, line: bytes) -> None:
+def test_lines_that_are_no_rows_are_torn(spark: SparkSession, tmp_path: Path) -> None:
+    """Each in a file of its own: it must be found whatever else there is."""
     good = json_lines([make.batch_row()])
-    write_lines(tmp_path, good + line + b"\n" + good)
+    torn_lines = {
+        "lacks-columns": b'{"kind":"batch","topic":"t"}',
+        "lacks-a-kind": b'{"topic":"t"}',
+        "array": b"[1,2]",
+        "text": b'"text"',
+        "binary": b"\x00\xff",
+        "a-wrong-type": good.replace(b'"records":10', b'"records":"ten"').strip(),
+    }
+    for name, line in torn_lines.items():
+        write_lines(tmp_path, good + line + b"\n" + good, name=name)
     found = read_rows(spark, JournalPlace(str(tmp_path)))
-    assert of_kind(found, BatchRow).count() == 2
-    assert torn(found).count() == 1
+    assert of_kind(found, BatchRow).count() == 2 * len(torn_lines)
+    told = sorted(row.error.partition(".jsonl.zst")[0].rpartition("/")[2] for row in torn(found).collect())
+    assert told == sorted(torn_lines)
 
 
 def test_rows_of_a_later_version_are_read_as_far_as_they_are_known(spark: SparkSession, tmp_path: Path) -> None:
@@ -258,8 +257,10 @@ def test_what_a_table_was_made_without_is_null(spark: SparkSession, tmp_path: Pa
     day = F.lit("2026-11-18").cast("date").alias("dt")
     rows = spark.range(1).select(day, F.lit(1).cast("long").alias("time_us"), parts)
     tables_in(spark, str(tmp_path), "delta").append("ledger", rows, "q", 0)
-    (found,) = of_kind(read_rows(spark, JournalPlace(str(tmp_path), format="delta")), LedgerRow).collect()
+    place = JournalPlace(str(tmp_path), format="delta")
+    (found,) = of_kind(read_rows(spark, place), LedgerRow).collect()
     assert (found.time_us, found.topic, found.parts[0].records, found.parts[0].crc) == (1, None, 5, None)
+    assert days(spark, place) == ["2026-11-18"]
 
 
 def test_a_file_larger_than_a_block(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from pyspark.sql import SparkSession
 from pyspark.testing import assertDataFrameEqual
 
@@ -10,7 +11,8 @@ from forebay_pipeline.partitions import workers
 from forebay_pipeline.partitions.summary import MetadataUse, Percentiles, RackUse
 from forebay_policies.journal_rows import GaugeRow, MetadataRow
 from tests.pipeline.partitions.journal import SECOND, Journal
-from tests.pipeline.rows import START_US, batch_row, gauge_row, metadata_row
+from tests.pipeline.report.known import known
+from tests.pipeline.rows import START_US, gauge_row, metadata_row
 
 
 def test_totals_over_restarts(spark: SparkSession, journal: Journal) -> None:
@@ -57,21 +59,20 @@ def test_what_crossed_racks(journal: Journal) -> None:
         )
 
     rows = [gauge(1, 0, 0), gauge(9, 40, 60), gauge(1, None, None, "knows none"), gauge(1, 100, 0, "q")]
-    use = journal.summary(batch_row(), *rows).racks
+    use = workers.racks(of_kind(journal(*rows), GaugeRow))
     assert use == RackUse(140, 60, 14, START_US + SECOND, START_US + 9 * SECOND)
     assert use.seconds == 8
-    assert journal.summary(batch_row(), gauge(1, None, None)).racks is None
+    assert workers.racks(of_kind(journal(gauge(1, None, None)), GaugeRow)) is None
 
 
 def test_metadata_requests(journal: Journal) -> None:
-    summary = journal.summary(
-        batch_row(),
+    rows = journal(
         metadata_row(took_us=1000, request_bytes=40, response_bytes=100),
         metadata_row(took_us=2000, request_bytes=40, response_bytes=0, error="timeout"),
         metadata_row(took_us=3000, request_bytes=50, response_bytes=900),
         gauge_row(metadata_hits_total=30, metadata_misses_total=10, metadata_waits_total=4),
     )
-    assert summary.metadata == MetadataUse(
+    assert workers.metadata(of_kind(rows, GaugeRow), of_kind(rows, MetadataRow)) == MetadataUse(
         hits=30,
         misses=10,
         hit_rate=0.75,
@@ -82,23 +83,6 @@ def test_metadata_requests(journal: Journal) -> None:
         request_bytes=130,
         response_bytes=1000,
     )
-
-
-def test_without_gauges_and_requests_nothing_is_made_up(journal: Journal) -> None:
-    summary = journal.summary(batch_row())
-    assert summary.metadata == MetadataUse(
-        hits=0,
-        misses=0,
-        hit_rate=None,
-        waits=0,
-        requests=0,
-        failed=0,
-        took_us=None,
-        request_bytes=0,
-        response_bytes=0,
-    )
-    assert summary.workers == []
-    assert (summary.seconds_waited, summary.rows_dropped) == (None, 0)
 
 
 def test_pool_pressure(journal: Journal) -> None:
@@ -114,8 +98,7 @@ def test_pool_pressure(journal: Journal) -> None:
             **given,
         )
 
-    summary = journal.summary(
-        batch_row(),
+    rows = journal(
         gauge(0, 0, 900, 0, queued_bytes=80, queued_batches=3, in_flight_requests=2),
         gauge(1, 2, 10, 2, queued_bytes=950, queued_batches=9, in_flight_requests=5, rows_dropped_total=4),
         gauge(2, 1, 20, 3, rows_dropped_total=4),
@@ -124,10 +107,11 @@ def test_pool_pressure(journal: Journal) -> None:
         gauge(0, 0, 700, 0, worker=1),
         gauge(1, 0, 600, 0, worker=1, rows_dropped_total=1),
     )
-    first, second = summary.workers
+    first, second = found = workers.workers(of_kind(rows, GaugeRow))
     assert (first.starts, first.seconds, first.seconds_waited, first.pool_waits) == (1, 5, 3, 5)
     assert (first.pool_bytes, first.least_available_bytes) == (1000, 10)
     assert (first.most_queued_bytes, first.most_queued_batches, first.most_in_flight) == (950, 9, 5)
     assert (second.seconds, second.seconds_waited, second.least_available_bytes) == (2, 0, 600)
+    summary = msgspec.structs.replace(known().summary, workers=found)
     assert summary.seconds_waited == 3 / 7
     assert (first.rows_dropped, second.rows_dropped, summary.rows_dropped) == (9, 1, 10)

@@ -88,7 +88,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=[(width, dark) for width in WIDTHS for dark in (False, True)], ids=str)
+@pytest.fixture(scope="module", params=[(width, dark) for width in WIDTHS for dark in (False, True)], ids=str)
 def view(request: pytest.FixtureRequest, browser: Browser, path: Path) -> Page:
     width, dark = request.param
     return browser.open(path, width, dark)
@@ -213,10 +213,10 @@ def test_markup_in_names_does_not_become_markup(browser: Browser, tmp_path: Path
     assert HOSTILE in view.ask("document.querySelector('#advice-pick-partitions').textContent")
 
 
-def test_the_page_itself_forbids_scripts(browser: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "forbidden.html"
-    path.write_text(page(known()).replace("<main>", f"<main>{HOSTILE}"))
-    view = browser.open(path, 1280)
+def test_the_page_itself_forbids_scripts(browser: Browser, path: Path, tmp_path: Path) -> None:
+    forbidden = tmp_path / "forbidden.html"
+    forbidden.write_text(path.read_text().replace("<main>", f"<main>{HOSTILE}"))
+    view = browser.open(forbidden, 1280)
     assert view.ask("document.title") != "taken"
     assert len(view.complaints) >= 2
 

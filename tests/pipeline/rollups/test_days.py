@@ -13,6 +13,7 @@ from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.journal.span import ALL_TIME, Span
 from forebay_pipeline.journal.tables import Format
 from forebay_pipeline.rollups.days import LATE_US, DayCoverage, before, coverage, day_at, missing_us, over, span_of
+from tests.kit.spark import TABLE_FORMATS
 from tests.pipeline.rollups.made_up import DAY, FIRST, HOUR
 from tests.pipeline.rows import batch_row, gauge_row, rack_row, write_journal
 
@@ -55,7 +56,9 @@ def test_only_whole_days_of_the_span_are_taken(spark: SparkSession, journal: Pat
     assert over(spark, place, Span(FIRST, FIRST + 4 * DAY - 1), NOW) == ["2026-11-18", "2026-11-20"]
 
 
-@pytest.mark.parametrize("table_format", ["parquet", "iceberg", pytest.param("delta", marks=pytest.mark.whole)])
+@pytest.mark.parametrize(
+    "table_format", ["parquet", *(pytest.param(each, marks=pytest.mark.whole) for each in TABLE_FORMATS)]
+)
 def test_days_of_what_compact_wrote(spark: SparkSession, journal: Path, tmp_path: Path, table_format: Format) -> None:
     write_journal(journal, [gauge_row(time_us=FIRST + 4 * DAY)], name="later")
     output = str(tmp_path / "compacted")
