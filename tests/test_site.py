@@ -65,6 +65,9 @@ def test_settings_metrics_alerts_and_commands_are_all_there() -> None:
     alerts = reference.alerts()
     assert [line for line in re.findall(r"- alert: (\w+)", rules) if f"## {line}\n" not in alerts] == []
     assert "forebay_ready == 0" in alerts
+    linked = {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", alerts)}
+    assert "../operating.md" in linked
+    assert [link for link in linked if not (ROOT / "docs" / "site" / link).is_file()] == []
     commands = reference.commands()
     assert "### forebay clients\n" in commands
     assert "### forebay-pipeline audit\n" in commands

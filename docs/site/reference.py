@@ -23,6 +23,8 @@ from forebay_proxy.metrics.catalog import METRICS, OF_THE_CLUSTER, Metric
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _ALERT: Final = re.compile(r"^\| `(\w+)` \| [a-z, ]+ \| (.+) \|$", re.MULTILINE)
+_BESIDE: Final = re.compile(r"\]\((?=[\w-]+\.md)")
+"""Where a link to another document of docs/ begins."""
 _CHANGES: Final = (
     "Changes that are *live* take effect while Forebay runs, those of *workers* when workers are replaced, which a "
     "reload does where there are several ([Operating](../operating.md)), those of the *start* when Forebay is started."
@@ -71,7 +73,8 @@ def _metric(metric: Metric) -> str:
 def alerts() -> str:
     """The rules of deploy/prometheus, and beside each what docs/monitoring.md says to do."""
     (group,) = yaml.safe_load((ROOT / "deploy" / "prometheus" / "forebay.rules.yaml").read_text())["groups"]
-    to_do = dict(_ALERT.findall((ROOT / "docs" / "monitoring.md").read_text()))
+    beside = _BESIDE.sub("](../", (ROOT / "docs" / "monitoring.md").read_text())
+    to_do = dict(_ALERT.findall(beside))
     words = "Those of `deploy/prometheus/forebay.rules.yaml`; [Monitoring](../monitoring.md) says how they are loaded."
     lines = ["# Alerts", "", words, ""]
     for rule in group["rules"]:
