@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
 from forebay_pipeline.journal.source import JournalPlace
-from forebay_pipeline.journal.span import ALL_TIME, Span
+from forebay_pipeline.journal.span import ALL_TIME
 from forebay_pipeline.partitions import workers
+from forebay_pipeline.partitions.runaway_detector import Portion, Thresholds, TopicWatch
+from forebay_pipeline.partitions.runaway_windows import Watch
 from forebay_pipeline.rollups import tables
 from forebay_pipeline.rollups.command import rollup
 from forebay_pipeline.rollups.rolled import Rolled, rolled
@@ -72,12 +75,13 @@ def test_a_process_counts_nothing_for_days_that_are_not_there(spark: SparkSessio
 
 @pytest.mark.whole  # report/test_rolled.py has one over midnight
 def test_a_runaway_that_began_before_the_first_day(spark: SparkSession, tmp_path: Path) -> None:
+    """Its topic is quiet from then on."""
     write_hours(tmp_path / "journal", straining(range(-5, 3)))
     store = store_of(spark, tmp_path / "journal", tmp_path / "rollups")
     for days in (["2026-11-18", "2026-11-19"], ["2026-11-19"]):
         with rolled(spark, store, days) as found:
             (one,) = found.summary(50).runaways
-            assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, None)
+            assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, FIRST + DAY + 20 * SECOND)
 
 
 @pytest.mark.whole
@@ -92,21 +96,23 @@ def test_a_runaway_ends_where_a_day_is_missing(spark: SparkSession, tmp_path: Pa
             assert (one.since_us, one.until_us) == (FIRST + DAY - 50 * SECOND, until_us)
 
 
-@pytest.mark.whole  # test_command.py has what a day's mark says
-def test_a_runaway_ends_where_the_next_day_was_rolled_up_first(spark: SparkSession, tmp_path: Path) -> None:
-    """That one knows nothing of it, and tells of another one, from midnight on."""
-    write_hours(tmp_path / "journal", straining(range(-5, 3)))
-    write_journal(tmp_path / "journal", [gauge_row(time_us=FIRST + 2 * DAY + 2 * HOUR)])
-    span, folder = Span(FIRST + DAY), str(tmp_path / "rollups")
-    assert list(rollup(spark, JournalPlace(str(tmp_path / "journal")), span, folder, LATER))
-    store = store_of(spark, tmp_path / "journal", tmp_path / "rollups")
-    of_second = (FIRST + DAY, None)
-    for days, told in (
-        (["2026-11-18", "2026-11-19"], [(FIRST + DAY - 50 * SECOND, FIRST + DAY - 10 * SECOND), of_second]),
-        (["2026-11-19"], [of_second]),
-    ):
-        with rolled(spark, store, days) as found:
-            assert [(one.since_us, one.until_us) for one in found.summary(50).runaways] == told
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_runaway_ends_where_the_next_day_was_rolled_up_first(
+    spark: SparkSession, tmp_path: Path, *, follows: bool
+) -> None:
+    """That one knows nothing of it, and would tell of another one, from midnight on."""
+    store, days, state = RollupStore(spark, str(tmp_path)), ["2026-11-18", "2026-11-19"], TopicWatch()
+    portions = [Portion(0, 9, 54_000, 9 * 40_000), Portion(1, 9, 9000, 9 * 2000), Portion(2, 9, 9000, 9 * 2000)]
+    ends = [FIRST + DAY - 10 * SECOND * (3 - number) for number in range(3)]
+    (began,) = (change for end in ends for change in state.window(end, portions, Thresholds()))
+    told = {"topic": "t", "watch": msgspec.json.encode(Watch(state, {0: began})).decode()}
+    row = dict.fromkeys(tables.RUNAWAYS.columns) | told
+    rows = spark.createDataFrame([tuple(row.values())], tables.RUNAWAYS.schema)
+    for day in days:
+        store.write(day, {tables.RUNAWAYS: rows}, Mark(0, 0, follows=follows))
+    both, second = (Rolled(spark, store, those, spark.range(0)) for those in (days, days[1:]))
+    assert [(end["event"], end["since_us"]) for end in both._cut_off()] == ([] if follows else [("quiet", ends[-1])])
+    assert list(second._lasting()) == ([("t", began)] if follows else [])
 
 
 @pytest.mark.whole
