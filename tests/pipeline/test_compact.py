@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
@@ -24,6 +25,7 @@ from forebay_pipeline.journal.source import JournalPlace, read_rows, torn
 from forebay_pipeline.journal.span import Span
 from forebay_pipeline.journal.tables import Format
 from tests.kit.spark import EITHER_TABLE
+from tests.kit.waiting import wait_until
 from tests.pipeline import command_line
 from tests.pipeline import rows as make
 from tests.pipeline.files_read import files_read
@@ -376,12 +378,20 @@ def test_a_file_that_retention_deleted_meanwhile_is_no_fault(
     assert run(spark, journal, output).rows == 1
 
 
+def has_found_nothing(query: StreamingQuery) -> bool:
+    last = query.lastProgress
+    return last is not None and last["numInputRows"] == 0
+
+
 def test_it_may_go_on_for_ever(spark: SparkSession, journal: Path, tmp_path: Path) -> None:
-    output = tmp_path / "parquet"
+    output, idle = tmp_path / "parquet", "spark.sql.streaming.noDataProgressEventInterval"
     write_journal(journal, [make.batch_row()])
+    spark.conf.set(idle, "100")  # a trigger that finds nothing is told, too, with the number of the next one
     query = compact(spark, JournalPlace(str(journal)), str(output), every=1)
+    spark.conf.unset(idle)
     try:
         query.processAllAvailable()
+        wait_until(lambda: has_found_nothing(query), 60, "there is nothing more")
         write_journal(journal, [make.batch_row(), make.batch_row()], "b")
         query.processAllAvailable()
         assert query.isActive

@@ -50,13 +50,14 @@ class _Batches:
     def __init__(self, query: StreamingQuery, told: Callable[[Any], None]) -> None:
         self._query = query
         self._told = told
-        self._last = -1
+        self._last = ""
 
     def look(self) -> None:
+        # Not by their numbers: a trigger that finds nothing has that of the next batch.
         last = self._query.lastProgress
-        if last is None or last["batchId"] == self._last:
+        if last is None or last["timestamp"] == self._last:
             return
-        for progress in [last] if last["batchId"] == self._last + 1 else self._query.recentProgress:
-            if progress["batchId"] > self._last:
-                self._last = progress["batchId"]
+        for progress in self._query.recentProgress:
+            if progress["timestamp"] > self._last:
+                self._last = progress["timestamp"]
                 self._told(progress)

@@ -27,8 +27,8 @@ def test_once_or_again_and_again() -> None:
 
 
 class Query:
-    """Active for so many looks, with each of which it does `batches`, the last four of which it remembers; a signal
-    arrives with the first."""
+    """Active for so many looks, with each of which it finds nothing, and then does `batches`, and remembers six
+    triggers; a signal arrives with the first."""
 
     def __init__(
         self,
@@ -41,11 +41,12 @@ class Query:
         self._number = number
         self._error = error
         self._batches = batches
-        self.recentProgress: list[dict[str, int]] = []
+        self._triggers = 0
+        self.recentProgress: list[dict[str, Any]] = []
         self.done: list[str] = []
 
     @property
-    def lastProgress(self) -> dict[str, int] | None:  # noqa: N802
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802
         return self.recentProgress[-1] if self.recentProgress else None
 
     @property
@@ -57,9 +58,16 @@ class Query:
         return self._looks > 0
 
     def _do(self, batches: range) -> None:
-        following = self.recentProgress[-1]["batchId"] + 1 if self.recentProgress else 7
-        done = [{"batchId": following + number} for number in batches]
-        self.recentProgress = [*self.recentProgress, *done][-4:]
+        self._trigger(0)
+        for _ in batches:
+            self._trigger(1)
+        self.recentProgress = self.recentProgress[-6:]
+
+    def _trigger(self, rows: int) -> None:
+        last = self.lastProgress or {"batchId": 7, "rows": 0}
+        self._triggers += 1
+        at = f"2026-11-18T11:08:{self._triggers:02}.000Z"
+        self.recentProgress.append({"timestamp": at, "batchId": last["batchId"] + last["rows"], "rows": rows})
 
     def stop(self) -> None:
         self.done.append("stopped")
@@ -97,8 +105,10 @@ def test_the_end_of_a_query_is_awaited_for_its_error() -> None:
 def test_each_batch_is_told_once_though_a_query_remembers_only_the_last_ones(
     monkeypatch: pytest.MonkeyPatch, a_look: int
 ) -> None:
-    """They go on from those of an earlier run; the last one is done after the last look."""
+    """They go on from those of an earlier run; the last one is done after the last look. A trigger that finds nothing
+    is told with the number of the next one."""
     monkeypatch.setattr(streams, "_LOOK_S", 0.0)
-    told: list[int] = []
-    await_end(cast(StreamingQuery, Query(5, batches=range(a_look))), lambda progress: told.append(progress["batchId"]))
-    assert told == [*range(7, 7 + 5 * a_look + 1)]
+    told: list[dict[str, Any]] = []
+    await_end(cast(StreamingQuery, Query(5, batches=range(a_look))), told.append)
+    assert [progress["batchId"] for progress in told if progress["rows"]] == [*range(7, 7 + 5 * a_look + 1)]
+    assert len({progress["timestamp"] for progress in told}) == len(told) == 6 + 5 * a_look + 1
