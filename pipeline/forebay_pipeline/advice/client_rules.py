@@ -83,8 +83,8 @@ def idempotent(facts: Facts) -> Change | None:
     return Change(
         name="idempotent",
         title="Ask whether these clients need enable.idempotence",
-        evidence=f"{facts.clients.batches('idempotent'):,} of {_all(facts):,} client batches passed untouched because"
-        f" their producers are idempotent: {_named(found)}.",
+        evidence=f"{facts.clients.batches('idempotent'):,} of {facts.clients.total:,} client batches passed untouched"
+        f" because their producers are idempotent: {_named(found)}.",
         effect=effect,
         how=_HOW + " Set enable.idempotence=false in the client, and leave acks=all. It may then write a record twice"
         " when an answer is lost: one that must not keeps idempotence.",
@@ -192,8 +192,8 @@ def too_large(facts: Facts) -> Change | None:
     return Change(
         name="too-large",
         title=f"Decompress up to {2 * present / (1 << 20):,.0f} MiB of a request",
-        evidence=f"{facts.clients.batches('too_large'):,} of {_all(facts):,} client batches passed untouched because"
-        f" their requests have more than {present / (1 << 20):,.0f} MiB when decompressed.",
+        evidence=f"{facts.clients.batches('too_large'):,} of {facts.clients.total:,} client batches passed untouched"
+        f" because their requests have more than {present / (1 << 20):,.0f} MiB when decompressed.",
         effect=effect,
         how=_HOW + " At best: if twice as much is enough.",
         settings={"max.decompressed.bytes": 2 * present},
@@ -203,9 +203,9 @@ def too_large(facts: Facts) -> Change | None:
 def _if_merged(facts: Facts, reason: str, share: float = SHARE) -> Effect | None:
     """What is saved if batches with that reason were merged; None if that is too little, or nobody knows."""
     batches = facts.clients.batches(reason)
-    if facts.merge_ratio is None or batches < max(ENOUGH / 10, share * _all(facts)):
+    if facts.merge_ratio is None or batches < max(ENOUGH / 10, share * facts.clients.total):
         return None
-    untouched = sum(one.batches for one in facts.clients.reasons if one.reason not in TOUCHED)
+    untouched = facts.clients.total - facts.clients.batches(*TOUCHED)
     of = facts.requests_a_second + untouched / facts.clients.seconds
     effect = Effect(requests=-batches / facts.clients.seconds * _saved(facts), of_requests=of)
     return effect if effect.worth >= share * SAVED else None
@@ -215,10 +215,6 @@ def _saved(facts: Facts) -> float:
     """The part of client batches that merging saves."""
     ratio = facts.merge_ratio
     return max(0.0, 1 - 1 / ratio) if ratio else 0.0
-
-
-def _all(facts: Facts) -> int:
-    return sum(one.batches for one in facts.clients.reasons)
 
 
 def _named(clients: Sequence[ClientUse]) -> str:

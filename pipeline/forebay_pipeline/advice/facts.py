@@ -162,10 +162,15 @@ class Clients(NamedTuple):
         return length_s(self.first_us, self.last_us - self.missing_us)
 
     @property
+    def total(self) -> int:
+        """All batches."""
+        return sum(one.batches for one in self.reasons)
+
+    @property
     def touched(self) -> float:
         """The part of all batches that were touched; 1 where only a ledger could tell, and there is none."""
         touched = self.batches(*TOUCHED)
-        return touched / sum(one.batches for one in self.reasons) if touched else 1.0
+        return touched / self.total if touched else 1.0
 
     def batches(self, *reasons: str) -> int:
         """How many there were for these reasons."""

@@ -7,7 +7,7 @@ has other columns. What cannot be read becomes torn rows (decoding.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Final, NamedTuple, Protocol
 
@@ -122,11 +122,7 @@ def _opened(
     hours = list(folder.hours(span))
     if not hours:
         return lambda wanted: spark.createDataFrame([], from_arrow_schema(wanted.schema))
-    source = spark.read.format("binaryFile")
-    if on_hosts(spark, storage, str(place)):
-        source = source.option("ignoreMissingFiles", "false")
-    else:
-        check_files(storage, hours)
+    source = spark.read.format("binaryFile").options(**_of_files(spark, storage, place, hours))
     files = _closed(source.load(hours))
     if but:
         files = files.where(~F.col("_metadata.file_name").isin(*but))
@@ -203,13 +199,11 @@ def stream_rows(
         }
         return _decoded(spark.readStream.format("kafka").options(**options).load().select("value"), wanted)
     folder, storage = _folder(spark, place), Storage(spark)
-    source = spark.readStream.format("binaryFile").schema(_FILE)
-    if on_hosts(spark, storage, str(place)):
-        source = source.option("ignoreMissingFiles", "false")
-    else:
-        check_files(storage, folder.hours(ALL_TIME))
     files = (
-        source.option("maxFilesPerTrigger", files_a_trigger)
+        spark.readStream.format("binaryFile")
+        .schema(_FILE)
+        .options(**_of_files(spark, storage, place, folder.hours(ALL_TIME)))
+        .option("maxFilesPerTrigger", files_a_trigger)
         # Names are unique: a journal that is read from another path goes on where it was, instead of anew.
         .option("fileNameOnly", "true")
         # Files may turn up late: Spark leaves out, without a word, what is so much older than the newest; 7 days else.
@@ -217,6 +211,14 @@ def stream_rows(
         .load(f"{place}/dt=*/hour=*")
     )
     return _decoded(_closed(files).select("path", "content"), wanted)
+
+
+def _of_files(spark: SparkSession, storage: Storage, place: JournalPlace, hours: Iterable[str]) -> dict[str, str]:
+    """Options for reading the proxy's files in the folders `hours`. Raises CannotRun if one may not be read."""
+    if on_hosts(spark, storage, str(place)):
+        return {"ignoreMissingFiles": "false"}
+    check_files(storage, hours)
+    return {}
 
 
 def _names(kinds: Kinds) -> tuple[str, ...]:

@@ -24,6 +24,8 @@ MAX_PARTITIONS: Final = 7
 
 GAUGE_US: Final = 1_000_000
 """How often a process writes a gauge row."""
+_WHICH: Final = r"-[0-9]+-[0-9a-f]+$"
+"""What tells a host's processes apart (journal.recorder, `process`)."""
 
 _DAY_S: Final = 86_400
 _WIDTHS_S: Final = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, _DAY_S)
@@ -121,10 +123,6 @@ def time_point(row: Row) -> TimePoint:
     p50, p99, *_ = row["sizes"]
     sent = row["batches"], row["records"], row["failed"]
     return TimePoint(row["at_us"], linger, waited, row["average"], p50, p99, *sent)
-
-
-_WHICH: Final = r"-[0-9]+-[0-9a-f]+$"
-"""What tells a host's processes apart (journal.recorder, `process`)."""
 
 
 def gauge_points(gauges: DataFrame, width_us: int) -> list[GaugePoint]:

@@ -42,7 +42,7 @@ from forebay_proxy.commands.text_output import columns, json_text
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, Servers
 from forebay_proxy.config.sources import CONFIG_VARIABLE, Loaded, SettingsError, Sources, close_names, load
-from forebay_proxy.config.values import SETTINGS, find
+from forebay_proxy.config.values import SETTINGS
 from forebay_proxy.errors import StartError
 from forebay_proxy.process import core_dumps
 from forebay_proxy.process.lifecycle import FAILED, WRONG_SETTINGS, ignore_what_would_read_anew, leave_when_told
@@ -176,10 +176,10 @@ def config(name: str | None, form: str, socket: str | None, **options: Any) -> N
 
 def _known(name: str | None) -> str | None:
     """The proper name of a setting; if there is none like it, says which are close and exits with 2."""
-    if name is None or name in SETTINGS:
-        return name
-    if (of_listener := find(name) or config_view.of_any_listener(name)) is not None:
-        return of_listener.name
+    if name is None:
+        return None
+    if (setting := config_view.known(name)) is not None:
+        return setting.name
     if name in ALIASES:
         return ALIASES[name]
     near = close_names(name, 3)

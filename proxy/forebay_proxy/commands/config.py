@@ -79,14 +79,17 @@ def _listeners(loaded: Loaded) -> list[str]:
     return [address.name.lower() for address in addresses]
 
 
-def of_any_listener(name: str) -> Setting | None:
-    """What `upstream.identity`, or `listener.name.<name>.upstream.identity`, is of each listener; None: nothing."""
-    setting = LISTENER_SETTINGS.get(name.removeprefix(f"{PREFIX}{ANY_LISTENER}."))
-    return None if setting is None else of_listener(ANY_LISTENER, setting)
+def known(name: str) -> Setting | None:
+    """The setting of that full name; what each listener may have is known by its own name, too (`upstream.identity`),
+    and as `listener.name.<name>.upstream.identity`."""
+    if (setting := find(name)) is not None:
+        return setting
+    of_each = LISTENER_SETTINGS.get(name.removeprefix(f"{PREFIX}{ANY_LISTENER}."))
+    return None if of_each is None else of_listener(ANY_LISTENER, of_each)
 
 
 def _setting(name: str) -> Setting:
-    setting = find(name) or of_any_listener(name)
+    setting = known(name)
     assert setting is not None, name
     return setting
 
@@ -159,7 +162,7 @@ def explanation(loaded: Loaded, name: str, width: int, partitioners: Collection[
         example = reference.example  # a reference: secrets themselves are neither shown nor taken on a command line
     written = render(example)
     rows = {
-        "Value": allowed(name, partitioners) if name in SETTINGS else setting.allowed,
+        "Value": allowed(setting, partitioners),
         "Default": _default(setting) if not setting.required else "none: it is required",
         "Now": "; ".join(_now_of_each(loaded, setting)) or _now_in_full(loaded, setting),
         "Kafka": reference.kafka,

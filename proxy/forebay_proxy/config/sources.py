@@ -153,9 +153,9 @@ def load(sources: Sources, partitioners: Collection[str], *, complete: bool = Tr
         try:
             values[name] = setting.parse(value)
         except ValueError:
-            problems.append(Problem(name, _shown(written), written.origin, f"must be {allowed(name, partitioners)}"))
+            problems.append(Problem(name, _shown(written), written.origin, f"must be {allowed(setting, partitioners)}"))
     if values.get("partitioner", "adaptive") not in partitioners:
-        message = f"must be {allowed('partitioner', partitioners)}"
+        message = f"must be {allowed(SETTINGS['partitioner'], partitioners)}"
         problems.append(Problem("partitioner", str(values["partitioner"]), origins["partitioner"], message))
     if complete and not any(values.get(name, True) for name in ("listen", "listeners")):
         problems.append(_no_listener(given))
@@ -193,13 +193,9 @@ def _shown(given: Given) -> str:
     return _IN_URL.sub(rf"\1{HIDDEN}@", shown) if setting.pattern else shown
 
 
-def allowed(name: str, partitioners: Collection[str]) -> str:
+def allowed(setting: Setting, partitioners: Collection[str]) -> str:
     """Which values a setting takes, to follow "must be"; `partitioners` as in `load`."""
-    if name == "partitioner":
-        return "one of " + ", ".join(sorted(partitioners))
-    setting = find(name)
-    assert setting is not None
-    return setting.allowed
+    return "one of " + ", ".join(sorted(partitioners)) if setting.name == "partitioner" else setting.allowed
 
 
 def _missing(name: str) -> Problem:

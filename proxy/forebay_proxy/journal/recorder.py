@@ -118,7 +118,6 @@ class Journal:
         self._at_once = 0
         self._later: deque[tuple[Iterator[Row], int]] = deque()
         """Rows that are made turn by turn, and how many they are."""
-        self._later_rows = 0
         self._takes_turns = False
         self._rows: list[Row] = []
         self._lines: list[bytes] = []
@@ -186,12 +185,11 @@ class Journal:
     def write_many(self, rows: Iterator[Row], count: int) -> None:
         """Add `count` rows, which `rows` makes: more than ROWS_A_TURN turn by turn, so that they neither keep others
         waiting nor fill the sink at once."""
-        if count <= ROWS_A_TURN or self._later_rows + count > MOST_LATER:
+        if count <= ROWS_A_TURN or sum(later for _, later in self._later) + count > MOST_LATER:
             for row in rows:
                 self.write(row)
             return
         self._later.append((rows, count))
-        self._later_rows += count
         if not self._takes_turns:
             self._takes_turns = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -209,12 +207,10 @@ class Journal:
 
     def _write_some(self) -> None:
         rows, count = self._later.popleft()
-        self._later_rows -= count
         for row in islice(rows, ROWS_A_TURN):
             self.write(row)
         if count > ROWS_A_TURN:
             self._later.append((rows, count - ROWS_A_TURN))
-            self._later_rows += count - ROWS_A_TURN
 
     def batch(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, fate: BatchFate, error_code: int, offset: int

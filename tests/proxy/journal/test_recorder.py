@@ -109,6 +109,11 @@ class TestManyRows:
 
     made = 0
 
+    def _begun(self) -> tuple[_Lines, Journal]:
+        sink, journal = _Lines(), Journal(0, MetricRegistry())
+        journal.start(sink)
+        return sink, journal
+
     def _rows(self, journal: Journal, count: int, first: int = 0) -> Iterator[Row]:
         for number in range(first, first + count):
             self.made += 1
@@ -116,9 +121,7 @@ class TestManyRows:
 
     @in_loop
     async def test_they_take_turns_with_what_else_there_is_to_do(self) -> None:
-        sink = _Lines()
-        journal = Journal(0, MetricRegistry())
-        journal.start(sink)
+        sink, journal = self._begun()
         journal.write_many(self._rows(journal, 10 * ROWS_A_TURN), 10 * ROWS_A_TURN)
         await turns(3)
         assert 0 < self.made <= 3 * ROWS_A_TURN
@@ -133,9 +136,7 @@ class TestManyRows:
 
     @in_loop
     async def test_they_wait_where_the_sink_has_little_room(self) -> None:
-        sink = _Lines()
-        journal = Journal(0, MetricRegistry())
-        journal.start(sink)
+        sink, journal = self._begun()
         sink.crowded = True
         journal.write_many(self._rows(journal, 2 * ROWS_A_TURN), 2 * ROWS_A_TURN)
         await turns(20)
@@ -146,9 +147,7 @@ class TestManyRows:
 
     @in_loop
     async def test_closed_a_journal_has_all(self) -> None:
-        sink = _Lines()
-        journal = Journal(0, MetricRegistry())
-        journal.start(sink)
+        sink, journal = self._begun()
         sink.crowded = True
         journal.write_many(self._rows(journal, 10 * ROWS_A_TURN), 10 * ROWS_A_TURN)
         await journal.close()
@@ -156,8 +155,7 @@ class TestManyRows:
 
     @in_loop
     async def test_only_so_many_wait(self) -> None:
-        journal = Journal(0, MetricRegistry())
-        journal.start(_Lines())
+        _, journal = self._begun()
         journal.write_many(self._rows(journal, MOST_LATER), MOST_LATER)
         assert self.made == 0
         journal.write_many(self._rows(journal, ROWS_A_TURN + 1), ROWS_A_TURN + 1)
