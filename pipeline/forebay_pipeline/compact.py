@@ -21,7 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from forebay_pipeline.errors import CLEAN, CannotRun
 from forebay_pipeline.jobs.options import OpenSpark, format_option, job, journal_options, session_options
 from forebay_pipeline.jobs.streams import await_end, triggered
-from forebay_pipeline.journal.output_owner import check_owner, check_place, claim, own
+from forebay_pipeline.journal.output_owner import check_owner, check_place, claim, named_query, own
 from forebay_pipeline.journal.schema import DAY, KIND, TORN
 from forebay_pipeline.journal.source import OFFSETS_A_TRIGGER, JournalPlace, stream_rows
 from forebay_pipeline.journal.table_writer import TableWriter
@@ -84,10 +84,9 @@ def compact(
         tables = TableWriter(tables_in(spark, output, output_format), storage, output, checkpoint)
         writer = rows.writeStream.foreachBatch(tables.batch)
     claim(storage, checkpoint, "compact")
-    query = triggered(writer.option("checkpointLocation", checkpoint), every).start()
     if output_format == PARQUET:
-        own(storage, output, query.id)
-    return query
+        own(storage, output, named_query(storage, checkpoint))
+    return triggered(writer.option("checkpointLocation", checkpoint), every).start()
 
 
 def await_compacted(query: StreamingQuery) -> Compacted:

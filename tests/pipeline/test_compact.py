@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 from pyspark.testing import assertDataFrameEqual
 
@@ -284,6 +286,22 @@ def test_rows_that_another_checkpoint_would_leave_out_are_refused(
     assert run(spark, journal, output, checkpoint=tmp_path / "kept").rows == 1
     partitions = [row.partition for row in read_rows(spark, JournalPlace(str(output))).collect()]
     assert sorted(partitions) == [0, 2]
+
+
+def test_an_output_is_its_checkpoints_before_the_first_batch_is_written(
+    spark: SparkSession, journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one that was killed right after that batch would be refused by its own output."""
+    output = tmp_path / "parquet"
+    write_journal(journal, [make.batch_row()])
+    with monkeypatch.context() as patch:
+        patch.setattr(DataStreamWriter, "start", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            run(spark, journal, output)
+    noted = (output / "_query").read_bytes()
+    assert not (output / "_spark_metadata").exists()
+    assert run(spark, journal, output).rows == 1
+    assert (output / "_checkpoint" / "metadata").read_bytes() == noted == (output / "_query").read_bytes()
 
 
 def test_days_that_are_left_are_read_when_the_oldest_are_deleted(

@@ -11,6 +11,7 @@ belong together, or do not say so.
     OUTPUT/minutes-000000004.jsonl            ours: its JSON lines
     OUTPUT/_query, OUTPUT/_query-minutes      ours: the id of the query that writes here, Parquet or lines of that name,
                                               as in CHECKPOINT/metadata, and the last batch of its lines
+    CHECKPOINT/metadata                       Spark's: the id of its query; ours, where that has to be known before
     CHECKPOINT/offsets/4                      Spark's: batch 4 has begun, which comes first
     CHECKPOINT/_job                           ours: the job, as `watch`
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from typing import Final
 from urllib.parse import unquote
+from uuid import uuid4
 
 import msgspec
 
@@ -28,6 +30,7 @@ from forebay_pipeline.storage import Storage
 
 _OWNER: Final = "_query"
 _JOB: Final = "_job"
+_METADATA: Final = "metadata"
 _BEGINNING: Final = 1 << 16
 """Bytes, of what may be many megabytes."""
 
@@ -48,7 +51,17 @@ class _Query(msgspec.Struct, omit_defaults=True):
 
 def query_id(storage: Storage, checkpoint: str) -> str | None:
     """The checkpoint's own name: another one begins anew, even in its place. None before its query has started."""
-    return _id_in(storage, checkpoint, "metadata")
+    return _id_in(storage, checkpoint, _METADATA)
+
+
+def named_query(storage: Storage, checkpoint: str) -> str:
+    """The same, given to it where it has none: Spark keeps the id that it finds. For what has to be noted before the
+    query writes, which it does as soon as it has started."""
+    query = query_id(storage, checkpoint)
+    if query is None:
+        query = str(uuid4())
+        storage.write(f"{checkpoint.rstrip('/')}/{_METADATA}", msgspec.json.encode(_Query(query)))
+    return query
 
 
 def check_owner(storage: Storage, output: str, checkpoint: str) -> None:

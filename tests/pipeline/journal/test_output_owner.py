@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.errors import CannotRun
-from forebay_pipeline.journal.output_owner import check_owner, check_place, claim, own, query_id
+from forebay_pipeline.journal.output_owner import check_owner, check_place, claim, named_query, own, query_id
 from forebay_pipeline.storage import Storage
 
 
@@ -103,6 +103,12 @@ def test_where_parquet_is_the_oldest_file_that_spark_names_tells(storage: Storag
 def test_the_id_of_a_query(storage: Storage, tmp_path: Path) -> None:
     assert query_id(storage, checkpoint(tmp_path / "c", "mine") + "/") == "mine"
     assert query_id(storage, str(tmp_path / "none")) is None
+
+
+def test_a_query_is_named_before_it_starts_and_keeps_its_name(storage: Storage, tmp_path: Path) -> None:
+    assert named_query(storage, checkpoint(tmp_path / "c", "mine")) == "mine"
+    given = named_query(storage, f"{tmp_path}/new/")
+    assert given == query_id(storage, f"{tmp_path}/new") == named_query(storage, f"{tmp_path}/new")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"id":1}'])
