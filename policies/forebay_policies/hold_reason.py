@@ -27,6 +27,8 @@ class HoldReason(enum.StrEnum):
     """It has had its slice of this turn of the loop, and sent more: others come first."""
     THROTTLED = "throttled"
     """A broker throttles it, and would not read it either until the throttle time is over."""
+    JOURNAL = "journal"
+    """Its last requests had many partitions, whose rows of the ledger are still to be written."""
     INBOUND_MEMORY = "inbound memory"
     """Its request is incomplete, and memory is short, or much waits for its broker: `queued.max.request.bytes`."""
     DRAINING = "draining"

@@ -48,10 +48,12 @@ ROWS_AT_ONCE: Final = 32
 and a ledger's row may be long: it may have a hash of the key of each of its records."""
 ROWS_A_TURN: Final = 128
 """Of those of one request, made at once, which takes a millisecond or two."""
-MOST_LATER: Final = 50_000
-"""Rows that wait for a turn. Where there are so many, further ones are made at once."""
+MOST_LATER: Final = 8 << 20
+"""Bytes of rows that wait for a turn, beside the first request's."""
 CROWDED_S: Final = 0.01
 """A pause of those that wait for a turn, where the sink has little room."""
+PATIENCE_S: Final = 5.0
+"""Further ones, and whose they are, wait no longer for room."""
 GAUGES_S: Final = 1.0
 RACKS_S: Final = 60.0
 MAX_RACK_TOPICS: Final = 1000
@@ -87,6 +89,18 @@ class Sink(Protocol):
         """Within a bounded time everything put is where others find it, or counted as dropped."""
 
 
+class _Many:
+    """Rows of one request that are made turn by turn: how many are left, about how large they all are, who is told."""
+
+    __slots__ = ("done", "left", "rows", "size")
+
+    def __init__(self, rows: Iterator[Row], left: int, size: int, done: Callable[[int], None]) -> None:
+        self.rows = rows
+        self.left = left
+        self.size = size
+        self.done = done
+
+
 class Journal:
     """Takes rows without ever waiting or raising, and hands them to the sink, from `start` on, in their order.
 
@@ -94,8 +108,12 @@ class Journal:
     moments are seconds of `time.monotonic`.
     """
 
-    def __init__(self, worker: int, stats: MetricRegistry, own_topic: str = "") -> None:
+    def __init__(
+        self, worker: int, stats: MetricRegistry, own_topic: str = "", *, patience_s: float = PATIENCE_S
+    ) -> None:
         self.worker = worker
+        self.patience_s = patience_s
+        """For what is written turn by turn, where the sink is crowded."""
         self.started_us = time.time_ns() // 1000
         self.process = f"{socket.gethostname()}-{os.getpid()}-{self.started_us:x}"
         self.batch_rows = 0
@@ -116,17 +134,19 @@ class Journal:
         self._rack_bytes: dict[str, list[int]] = {}
         self._own_topic = own_topic
         self._at_once = 0
-        self._later: deque[tuple[Iterator[Row], int]] = deque()
-        """Rows that are made turn by turn, and how many they are."""
+        self._later: deque[_Many] = deque()
+        self._later_size = 0
+        """Bytes, about."""
         self._takes_turns = False
+        self._crowded_since: float | None = None
+        """Where they wait for room."""
         self._rows: list[Row] = []
         self._lines: list[bytes] = []
         self._size = 0
         """Bytes in `_lines`."""
         self._encoded = 0
         """Rows in `_lines`."""
-        self._unwritable = 0
-        """Rows dropped here."""
+        self._dropped_here = 0
         self._encoder = msgspec.json.Encoder()
         self._written = stats.counter("forebay_journal_rows_total")
         stats.counter_from("forebay_journal_rows_dropped_total", self._dropped)
@@ -134,7 +154,7 @@ class Journal:
         self._task: asyncio.Task[None] | None = None
 
     def _dropped(self) -> int:
-        return self._unwritable + (self._sink.dropped if self._sink is not None else 0)
+        return self._dropped_here + (self._sink.dropped if self._sink is not None else 0)
 
     @property
     def files_before(self) -> list[str] | None:
@@ -161,12 +181,17 @@ class Journal:
         if self._task is not None:
             self._task.cancel()
             self._task = None
-            while self._later:
-                self._write_some()
-            self._write_racks()
-            if self._gauges is not None:
-                self.write(msgspec.structs.replace(self._gauges(), last=True))
-            self._hand_over()
+            try:
+                while self._later:
+                    if not self._waits_for_room():
+                        self._write_some()
+                    await asyncio.sleep(CROWDED_S if self._crowded_since is not None else 0)
+            finally:
+                self._drop_later()
+                self._write_racks()
+                if self._gauges is not None:
+                    self.write(msgspec.structs.replace(self._gauges(), last=True))
+                self._hand_over()
         if self._sink is not None:
             await self._sink.close()
 
@@ -182,14 +207,18 @@ class Journal:
             if self._size >= self._at_once and self._sink is not None:
                 self._hand_over()
 
-    def write_many(self, rows: Iterator[Row], count: int) -> None:
-        """Add `count` rows, which `rows` makes: more than ROWS_A_TURN turn by turn, so that they neither keep others
-        waiting nor fill the sink at once."""
-        if count <= ROWS_A_TURN or sum(later for _, later in self._later) + count > MOST_LATER:
-            for row in rows:
-                self.write(row)
+    def write_many(self, rows: Iterator[Row], count: int, size: int, done: Callable[[int], None]) -> None:
+        """Add `count` rows of about `size` bytes, which `rows` makes, ROWS_A_TURN at a time: so they neither keep
+        others waiting nor take the room that others' rows have in the sink.
+
+        `done` is told, later or at once, how many were dropped unmade, for want of room. They are counted here.
+        """
+        many = _Many(rows, count, size, done)
+        if self._later and self._later_size + size > MOST_LATER:
+            self._drop(many)
             return
-        self._later.append((rows, count))
+        self._later.append(many)
+        self._later_size += size
         if not self._takes_turns:
             self._takes_turns = True
             asyncio.get_running_loop().call_soon(self._turn)
@@ -199,18 +228,48 @@ class Journal:
             self._takes_turns = False
             return
         loop = asyncio.get_running_loop()
-        if self._sink is not None and self._sink.crowded:
+        if self._waits_for_room():
             loop.call_later(CROWDED_S, self._turn)
             return
         loop.call_soon(self._turn)
         self._write_some()
 
+    def _waits_for_room(self) -> bool:
+        """There is none for what is to be written turn by turn. After `patience_s` nothing of it is left."""
+        if self._sink is None or not self._sink.crowded:
+            self._crowded_since = None
+            return False
+        now = monotonic()
+        if self._crowded_since is None:
+            self._crowded_since = now
+        if now - self._crowded_since >= self.patience_s:
+            self._drop_later()
+        return True
+
+    def _drop_later(self) -> None:
+        while self._later:
+            self._drop(self._taken())
+
+    def _taken(self) -> _Many:
+        many = self._later.popleft()
+        self._later_size -= many.size
+        return many
+
     def _write_some(self) -> None:
-        rows, count = self._later.popleft()
-        for row in islice(rows, ROWS_A_TURN):
+        many = self._taken()
+        for row in islice(many.rows, ROWS_A_TURN):
             self.write(row)
-        if count > ROWS_A_TURN:
-            self._later.append((rows, count - ROWS_A_TURN))
+        many.left -= ROWS_A_TURN
+        if many.left > 0:
+            self._later.append(many)
+            self._later_size += many.size
+        else:
+            many.done(0)
+
+    def _drop(self, many: _Many) -> None:
+        self._dropped_here += many.left
+        log.warning("journal rows dropped", rows=many.left, why="requests of many partitions have more than it takes")
+        many.done(many.left)
 
     def batch(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, fate: BatchFate, error_code: int, offset: int
@@ -353,7 +412,7 @@ class Journal:
         """A row that JSON has no form for is a fault of ours: it must cost neither the others nor whoever writes it."""
         rows = len(self._rows)
         self._rows = [row for row in self._rows if self._is_writable(row)]
-        self._unwritable += rows - len(self._rows)
+        self._dropped_here += rows - len(self._rows)
         log.error("journal rows dropped, they cannot be written", rows=rows - len(self._rows), exc_info=error)
 
     def _is_writable(self, row: Row) -> bool:

@@ -8,20 +8,26 @@ they hold and what becomes of them is not looked at here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from time import monotonic
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from forebay_codecs.content_crc import ContentCrc, Keys, content_crc, content_keys
 from forebay_codecs.header import printable
 from forebay_codecs.produce_request import ProduceRequest
 from forebay_policies.eligibility import LONGEST_NAME
+from forebay_policies.hold_reason import HoldReason
 from forebay_policies.journal_rows import LONGEST_CLIENT_ID, VERSION, LedgerPart, LedgerRow
 from forebay_policies.producer_batch import RecordRun
 from forebay_proxy.brokers.cluster import Cluster
-from forebay_proxy.journal.recorder import Journal
+from forebay_proxy.journal.recorder import ROWS_A_TURN, Journal
 from forebay_proxy.produce.classifier import ClassifiedRequest, InspectedBatch, TouchedBatch
 from forebay_proxy.produce.client import Client
 from forebay_proxy.produce.completion import ProduceCompletion
+
+_ROW_BYTES: Final = 512
+_KEY_BYTES: Final = 40
+"""Of what a row and the hash of a key take until they are written, and about as many then."""
 
 
 class _Placed(NamedTuple):
@@ -61,6 +67,11 @@ class _Slot:
         self.records = max(0, inspected.header.record_count) if inspected.header is not None else 0
         self.stamped = 0
         self.runs: list[_Placed] = []
+
+    @property
+    def keys(self) -> int:
+        """How many hashes of keys it holds."""
+        return sum(len(placed.keys.hashes) for placed in self.runs if placed.keys is not None)
 
 
 class Entry:
@@ -108,6 +119,8 @@ class Ledger:
         self.keys = keys
         self._journal = journal
         self._cluster = cluster
+        self._held: dict[Client, int] = {}
+        """Clients that wait until so many of their requests are written."""
 
     def next_number(self) -> int:
         """The number of a request: from 1, one after the other, within this process."""
@@ -125,12 +138,35 @@ class Ledger:
     def passed_on(self, client: Client, request: ProduceRequest, inspected: list[InspectedBatch]) -> None:
         """No batch of it is touched: its answer is the broker's, and is not read."""
         entry = Entry(self, client, request, inspected)
-        rows = (self._row(entry, slot, entry.received_us, -1, None) for slot in entry.slots)
-        self._journal.write_many(rows, len(entry.slots))
+        self._write(entry, self._untold(entry))
 
     def answered(self, entry: Entry, completion: ProduceCompletion) -> None:
         """Write a row for each partition of the request, with what the client was told of it."""
-        self._journal.write_many(self._told(entry, completion, self.now_us()), len(entry.slots))
+        self._write(entry, self._told(entry, completion, self.now_us()))
+
+    def _write(self, entry: Entry, rows: Iterator[LedgerRow]) -> None:
+        """Of many partitions turn by turn, for which its client waits: so each has only so many that wait."""
+        count = len(entry.slots)
+        if count <= ROWS_A_TURN:
+            for row in rows:
+                self._journal.write(row)
+            return
+        client = entry.client
+        client.hold(HoldReason.JOURNAL)
+        self._held[client] = self._held.get(client, 0) + 1
+        size = count * _ROW_BYTES + _KEY_BYTES * sum(slot.keys for slot in entry.slots)
+        self._journal.write_many(rows, count, size, partial(self._written, client))
+
+    def _written(self, client: Client, dropped: int) -> None:
+        self._journal.ledger_rows += dropped  # numbers that are not there
+        self._held[client] -= 1
+        if not self._held[client]:
+            del self._held[client]
+            client.release(HoldReason.JOURNAL)
+
+    def _untold(self, entry: Entry) -> Iterator[LedgerRow]:  # a generator expression would be a list once compiled
+        for slot in entry.slots:
+            yield self._row(entry, slot, entry.received_us, -1, None)
 
     def _told(self, entry: Entry, completion: ProduceCompletion, now_us: int) -> Iterator[LedgerRow]:
         for slot, fate in zip(entry.slots, completion.fates, strict=True):

@@ -136,10 +136,10 @@ class World:
     def records(self, spark: SparkSession, ranges: Sequence[Range]) -> DataFrame:
         self.read = list(ranges)
         held = [
-            (topic, partition, offset, *record)
-            for topic, logs in self.logs.items()
-            for partition, log in logs.items()
-            for offset, record in log.records.items()
+            (each.topic, each.partition, offset, *record)
+            for each in ranges
+            for offset, record in self.logs[each.topic][each.partition].records.items()
+            if each.first <= offset < each.last_end
         ]
         return spark.createDataFrame(held, RECORD_COLUMNS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from forebay_policies.journal_rows import (
     RackRow,
     Row,
 )
+from forebay_proxy.journal.files import JournalFiles
 from forebay_proxy.journal.recorder import MAX_RACK_TOPICS, MOST_LATER, ROWS_A_TURN, ROWS_AT_ONCE, Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.handler import SLICE
@@ -107,10 +109,14 @@ class TestRacks:
 class TestManyRows:
     """Those of a request of thousands of partitions."""
 
-    made = 0
+    def setup_method(self) -> None:
+        self.made = 0
+        self.done: list[int] = []
+        """How many were dropped of each request, once it is done."""
+        self.stats = MetricRegistry()
 
-    def _begun(self) -> tuple[_Lines, Journal]:
-        sink, journal = _Lines(), Journal(0, MetricRegistry())
+    def _begun(self, patience_s: float = 60.0) -> tuple[_Lines, Journal]:
+        sink, journal = _Lines(), Journal(0, self.stats, patience_s=patience_s)
         journal.start(sink)
         return sink, journal
 
@@ -119,15 +125,20 @@ class TestManyRows:
             self.made += 1
             yield RackRow(0, 0, journal.process, "t", 0, 0, 0, VERSION, number)
 
+    def _adds(self, journal: Journal, count: int, first: int = 0, size: int = 0) -> None:
+        journal.write_many(self._rows(journal, count, first), count, size or 100 * count, self.done.append)
+
     @in_loop
     async def test_they_take_turns_with_what_else_there_is_to_do(self) -> None:
         sink, journal = self._begun()
-        journal.write_many(self._rows(journal, 10 * ROWS_A_TURN), 10 * ROWS_A_TURN)
+        self._adds(journal, 10 * ROWS_A_TURN)
         await turns(3)
         assert 0 < self.made <= 3 * ROWS_A_TURN
-        journal.write_many(self._rows(journal, 2 * ROWS_A_TURN, first=-2 * ROWS_A_TURN), 2 * ROWS_A_TURN)
+        self._adds(journal, 2 * ROWS_A_TURN, first=-2 * ROWS_A_TURN)
+        assert self.done == []
         await turns(20)
         assert self.made == 12 * ROWS_A_TURN
+        assert self.done == [0, 0]
         await journal.close()
         found = [row.seq or 0 for row in of(RackRow, decoded(sink.lines))]
         assert sorted(found) == list(range(-2 * ROWS_A_TURN, 10 * ROWS_A_TURN))
@@ -135,10 +146,10 @@ class TestManyRows:
         assert found[-1] > 0, "the smaller request was done first"
 
     @in_loop
-    async def test_they_wait_where_the_sink_has_little_room(self) -> None:
+    async def test_they_wait_where_the_sink_is_crowded(self) -> None:
         sink, journal = self._begun()
         sink.crowded = True
-        journal.write_many(self._rows(journal, 2 * ROWS_A_TURN), 2 * ROWS_A_TURN)
+        self._adds(journal, 2 * ROWS_A_TURN)
         await turns(20)
         assert self.made == 0
         sink.crowded = False
@@ -146,21 +157,63 @@ class TestManyRows:
         await journal.close()
 
     @in_loop
+    async def test_what_waits_too_long_is_dropped_and_what_comes_after_is_not(self) -> None:
+        sink, journal = self._begun(patience_s=0.05)
+        self._adds(journal, 9 * ROWS_A_TURN)
+        await turns(2)
+        left = 9 * ROWS_A_TURN - self.made
+        assert 0 < left < 9 * ROWS_A_TURN
+        sink.crowded = True
+        with structlog.testing.capture_logs() as lines:
+            await until(lambda: self.done)
+        assert self.done == [left]
+        assert [(line["event"], line["rows"]) for line in lines] == [("journal rows dropped", left)]
+        assert self.stats.take().counters["forebay_journal_rows_dropped_total", ()] == left
+        sink.crowded = False
+        self._adds(journal, 2 * ROWS_A_TURN)
+        await until(lambda: self.done[1:] == [0])
+        await journal.close()
+
+    @in_loop
     async def test_closed_a_journal_has_all(self) -> None:
+        """Turn by turn, too, as far as there is room."""
         sink, journal = self._begun()
         sink.crowded = True
-        journal.write_many(self._rows(journal, 10 * ROWS_A_TURN), 10 * ROWS_A_TURN)
-        await journal.close()
+        self._adds(journal, 10 * ROWS_A_TURN)
+        closing = asyncio.ensure_future(journal.close())
+        await turns(5)
+        assert not closing.done()
+        sink.crowded = False
+        await closing
         assert [row.seq for row in of(RackRow, decoded(sink.lines))] == list(range(10 * ROWS_A_TURN))
 
     @in_loop
-    async def test_only_so_many_wait(self) -> None:
+    async def test_closed_for_good_it_tells_what_is_not_there(self) -> None:
+        sink, journal = self._begun()
+        sink.crowded = True
+        self._adds(journal, 2 * ROWS_A_TURN)
+        closing = asyncio.ensure_future(journal.close())
+        await turns(5)
+        closing.cancel()
+        await asyncio.wait([closing])
+        assert self.done == [2 * ROWS_A_TURN]
+        assert self.stats.take().counters["forebay_journal_rows_dropped_total", ()] == 2 * ROWS_A_TURN
+
+    @in_loop
+    async def test_only_so_much_waits(self) -> None:
+        """But for one request, however large."""
         _, journal = self._begun()
-        journal.write_many(self._rows(journal, MOST_LATER), MOST_LATER)
-        assert self.made == 0
-        journal.write_many(self._rows(journal, ROWS_A_TURN + 1), ROWS_A_TURN + 1)
-        assert self.made == ROWS_A_TURN + 1
+        self._adds(journal, 2 * ROWS_A_TURN, size=2 * MOST_LATER)
+        self._adds(journal, 3 * ROWS_A_TURN)
+        assert self.done == [3 * ROWS_A_TURN]
+        await until(lambda: self.done[1:] == [0])
+        assert self.made == 2 * ROWS_A_TURN
+        self._adds(journal, 2 * ROWS_A_TURN, size=MOST_LATER - 1)
+        self._adds(journal, 2 * ROWS_A_TURN, size=1)
+        self._adds(journal, 2 * ROWS_A_TURN, size=1)
+        assert self.done[2:] == [2 * ROWS_A_TURN]
         await journal.close()
+        assert self.done[3:] == [0, 0]
 
 
 class TestFaults:
@@ -553,6 +606,53 @@ class TestLedger:
             (2, 2, 1),
             (3, 3, 1),
         ] * SLICE
+
+    @pytest.mark.parametrize("as_it_came", [False, True])
+    @in_loop
+    async def test_whose_request_of_many_partitions_is_still_to_be_written_waits_and_nobody_else(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, as_it_came: bool
+    ) -> None:
+        crowded = True
+        monkeypatch.setattr(JournalFiles, "crowded", property(lambda self: crowded))
+        many = produce(1, *[("ponds", 0, batch(keyed("a")))] * 3 * ROWS_A_TURN)
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True) as forebay,
+        ):
+            client, other = await forebay.client(0), await forebay.client(0)
+            client.send(transactional(many) if as_it_came else many)
+            await client.receive()
+            client.send(produce(2, ("ponds", 0, batch(keyed("b")))))
+            other.send(produce(3, ("ponds", 0, batch(keyed("c")))))
+            await other.receives(3)
+            await turns(20)
+            assert forebay.app._journal is not None
+            assert forebay.app._journal.ledger_rows == 1, "rows that wait are not made"
+            assert forebay.count("forebay_produce_requests_total", "client") == 2
+            crowded = False
+            await client.receives(2)
+            rows = of(LedgerRow, await ended(forebay, tmp_path))
+        assert Counter(row.number for row in rows) == {1: 3 * ROWS_A_TURN, 2: 1, 3: 1}
+        assert sorted(row.seq or 0 for row in rows) == list(range(1, len(rows) + 1))
+
+    @in_loop
+    async def test_rows_that_found_no_room_have_numbers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By which an audit knows that they are missing."""
+        crowded = True
+        monkeypatch.setattr(JournalFiles, "crowded", property(lambda self: crowded))
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True) as forebay,
+        ):
+            assert forebay.app._journal is not None
+            forebay.app._journal.patience_s = 0.05
+            client = await forebay.client(0)
+            client.send(produce(1, *[("ponds", 0, batch(keyed("a")))] * 3 * ROWS_A_TURN))
+            await client.receives(1)
+            client.send(produce(2, ("ponds", 0, batch(keyed("b")))))
+            await client.receives(2)
+            (row,) = of(LedgerRow, await ended(forebay, tmp_path))
+        assert (row.number, row.seq) == (2, 3 * ROWS_A_TURN + 1)
 
     @in_loop
     async def test_parts_that_were_not_acknowledged_have_no_offset(self, tmp_path: Path) -> None:
