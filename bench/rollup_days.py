@@ -39,7 +39,7 @@ def write_days(spark: SparkSession, folder: Path, days: int, busy: Busy) -> list
     """The days. What has no time in it is a copy of the first day's."""
     store = RollupStore(spark, str(folder))
     first = _first_day(spark, busy)
-    store.write(FIRST, {table: first[table.name] for table in TABLES}, Mark(0, 0))
+    store.write(FIRST, {table: first[table.name] for table in TABLES}, Mark(0, 0, follows=False))
     start_us = span_of(FIRST).first
     assert start_us is not None
     names = [day_at(start_us + number * DAY_US) for number in range(days)]

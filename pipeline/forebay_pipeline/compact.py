@@ -89,10 +89,10 @@ def compact(
     return triggered(writer.option("checkpointLocation", checkpoint), every).start()
 
 
-def await_compacted(query: StreamingQuery) -> Compacted:
-    """What the query has written, once it ends or a signal stops it.
+def await_compacted(query: StreamingQuery, *, endless: bool = False) -> Compacted:
+    """What the query has written, once it ends, or a signal stops it and it is `endless`.
 
-    Raises CannotRun if rows of the topic expired unread.
+    Raises CannotRun if rows of the topic expired unread, Stopped if another one was stopped.
     """
     written = Counter[str]()
 
@@ -102,7 +102,7 @@ def await_compacted(query: StreamingQuery) -> Compacted:
             written.update({name: counts[name] or 0 for name in Compacted._fields})
 
     try:
-        await_end(query, told)
+        await_end(query, told, endless=endless)
     except StreamingQueryException as error:
         if "failOnDataLoss" in str(error):
             raise CannotRun(
@@ -163,6 +163,6 @@ def command(
         offsets_a_trigger=offsets_a_trigger,
         skip_expired=skip_expired,
     )
-    rows, torn = await_compacted(query)
+    rows, torn = await_compacted(query, endless=every is not None)
     click.echo(f"{rows:,} rows written to {output}" + (f"; {torn:,} lines or files could not be read" if torn else ""))
     return CLEAN

@@ -193,7 +193,7 @@ class LedgerPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class LedgerRow(msgspec.Struct, frozen=True, gc=False, tag_field="kind", tag="ledger"):
-    """What a client sent to one partition in one Produce request, and how it was answered; written then or soon after."""
+    """What a client sent to one partition in one Produce request, and how it was answered. Written then."""
 
     time_us: int
     worker: int

@@ -24,6 +24,7 @@ class DriverSink:
     def __init__(self, take: Callable[[int, list[Row]], None]) -> None:
         self._take = take
         self._query: StreamingQuery | None = None
+        self._endless = False
         self._failed: CannotRun | None = None
         self.late = 0
         """Rows that came after what they belong to had been judged."""
@@ -35,12 +36,13 @@ class DriverSink:
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)
         self._query = triggered(writer, every).start()
+        self._endless = every is not None
 
     def await_end(self) -> None:
-        """Wait until the query ends or a signal stops it. Raises CannotRun as `take` does."""
+        """Wait until the query ends or a signal stops it. Raises CannotRun as `take` does, and Stopped."""
         assert self._query is not None
         try:
-            await_end(self._query, self._count_late)
+            await_end(self._query, self._count_late, endless=self._endless)
         except StreamingQueryException as error:
             raise self._failed or error from error
 

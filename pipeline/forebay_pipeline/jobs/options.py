@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun
+from forebay_pipeline.errors import COULD_NOT_RUN, CannotRun, Stopped
 from forebay_pipeline.jobs.session import first_line, open_session
 from forebay_pipeline.journal.brokers import Brokers
 from forebay_pipeline.journal.security import read_security
@@ -273,6 +273,9 @@ def job(command: Callable[..., int]) -> Callable[..., None]:
         except CannotRun as error:
             click.echo(f"forebay-pipeline: {error}", err=True)
             code = COULD_NOT_RUN
+        except Stopped as stopped:
+            click.echo("forebay-pipeline: stopped before its end", err=True)
+            code = 128 + stopped.number
         except (PySparkException, Py4JError) as error:
             click.echo(f"forebay-pipeline: Spark failed: {first_line(error)}", err=True)
             code = COULD_NOT_RUN

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterator
 
 import click
+import msgspec
 from pyspark.sql import SparkSession
 
 from forebay_pipeline.advice.gather import COLUMNS, KEPT
@@ -18,7 +19,7 @@ from forebay_pipeline.jobs.options import OpenSpark, compacted_options, job, ses
 from forebay_pipeline.journal.source import JournalPlace
 from forebay_pipeline.journal.span import Span
 from forebay_pipeline.partitions.measures import kept_rows
-from forebay_pipeline.rollups.days import before, over, span_of
+from forebay_pipeline.rollups.days import after, before, over, span_of
 from forebay_pipeline.rollups.roll import roll
 from forebay_pipeline.rollups.store import Mark, RollupStore
 from forebay_pipeline.rollups.tables import RUNAWAYS
@@ -45,6 +46,8 @@ def _roll_up(spark: SparkSession, place: JournalPlace, store: RollupStore, day: 
     known = store.read(RUNAWAYS, [earlier]) if earlier in there else None
     with kept_rows(spark, place, span_of(day), KEPT, of_these=COLUMNS) as rows:
         mark = Mark(rows.batches.count(), rows.torn, follows=known is not None)
+        if (later := after(day)) in there:  # it goes on from what there was of this day before, if at all
+            store.mark_as(later, msgspec.structs.replace(store.mark(later), follows=False))
         store.write(day, roll(rows, span_of(day), known), mark)
     return mark
 
@@ -67,5 +70,6 @@ def command(*, place: JournalPlace, span: Span, output: str, spark: OpenSpark) -
         torn = f"; {mark.torn:,} lines or files could not be read" if mark.torn else ""
         click.echo(f"{day}: {mark.batches:,} batches{torn}")
     if not new:
-        click.echo("Nothing to do: every finished day is rolled up.")
+        which = "finished day" if span == Span() else "whole and finished day of that time"
+        click.echo(f"Nothing to do: every {which} is rolled up.")
     return CLEAN

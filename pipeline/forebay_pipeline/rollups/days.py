@@ -63,6 +63,13 @@ def before(day: str) -> str:
     return day_at(first - DAY_US)
 
 
+def after(day: str) -> str:
+    """The day after."""
+    _, end = span_of(day)
+    assert end is not None
+    return day_at(end)
+
+
 def over(spark: SparkSession, place: JournalPlace, span: Span, now_us: int) -> list[str]:
     """The days that are over, and of which the span has all, in order. Raises CannotRun if there is no journal."""
     found = [day for day in days(spark, place) if _within(span, span_of(day))]

@@ -1,7 +1,7 @@
 """Rollups in a folder, wherever Spark reaches it: which days are there, their tables, and how a day comes there.
 
-    FOLDER/v2/days/2026-11-21.json            written last: the day is there
-    FOLDER/v2/batches/dt=2026-11-21/…         and so each of tables.TABLES, in Parquet
+    FOLDER/v3/days/2026-11-21.json            written last: the day is there
+    FOLDER/v3/batches/dt=2026-11-21/…         and so each of tables.TABLES, in Parquet
 
 So a day is there wholly or not at all, whatever ends the job that writes it; what is left of half a day is replaced by
 the next one. Days of another version (v1) are beside these, and not seen. Raises CannotRun where the folder cannot be
@@ -36,7 +36,7 @@ class Mark(msgspec.Struct, frozen=True):
     batches: int
     torn: int
     """Unreadable lines and files, whatever their time."""
-    follows: bool = True
+    follows: bool
     """Its runaways go on from the day before, which was there first."""
 
 
@@ -78,6 +78,10 @@ class RollupStore:
             if table.keys:
                 one = one.sortWithinPartitions(*table.keys)
             one.write.mode("overwrite").parquet(self._path(table, day))
+        self.mark_as(day, mark)
+
+    def mark_as(self, day: str, mark: Mark) -> None:
+        """Say that the day is there, or something else of it."""
         self._storage.write(f"{self._place}/days/{day}.json", msgspec.json.encode(mark))
 
     def read(self, table: Table, days: Sequence[str]) -> DataFrame:

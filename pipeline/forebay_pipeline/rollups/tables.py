@@ -18,7 +18,7 @@ from forebay_pipeline.advice.counts import LINGERED
 from forebay_pipeline.partitions.runaway_windows import WATCHED
 from forebay_pipeline.partitions.workers import TOTALS
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 _LONG: Final = "bigint"
 _TEXT: Final = "string"

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from py4j.protocol import Py4JError
 
 from forebay_pipeline import cli
-from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun
+from forebay_pipeline.errors import CLEAN, COULD_NOT_RUN, CannotRun, Stopped
 from forebay_pipeline.jobs import options
 from forebay_pipeline.jobs.options import (
     FiniteRange,
@@ -153,6 +153,7 @@ def test_a_session_is_opened_as_the_command_line_says(monkeypatch: pytest.Monkey
             "Usage: command [OPTIONS]\nTry 'command --help' for help.\n\nError: Not so.\n",
         ),
         (KeyboardInterrupt(), 130, ""),
+        (Stopped(15), 143, "forebay-pipeline: stopped before its end\n"),
     ],
 )
 def test_a_job_ends_with_its_exit_code_or_with_one_sentence(does: Any, code: int, said: str) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 from typing import Any, cast
 
 import pytest
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from forebay_pipeline.errors import Stopped
 from forebay_pipeline.jobs import streams
 from forebay_pipeline.jobs.streams import await_end, triggered
 
@@ -28,7 +30,7 @@ def test_once_or_again_and_again() -> None:
 
 class Query:
     """Active for so many looks, with each of which it finds nothing, and then does `batches`, and remembers six
-    triggers; a signal arrives with the first."""
+    triggers; a signal arrives with the first. `clock`: the seconds at which it begins; after 59 it is set back."""
 
     def __init__(
         self,
@@ -36,12 +38,14 @@ class Query:
         number: signal.Signals | None = None,
         error: Exception | None = None,
         batches: range = range(0),
+        clock: int = 0,
     ) -> None:
         self._looks = looks
         self._number = number
         self._error = error
         self._batches = batches
         self._triggers = 0
+        self._clock = clock
         self.recentProgress: list[dict[str, Any]] = []
         self.done: list[str] = []
 
@@ -66,7 +70,7 @@ class Query:
     def _trigger(self, rows: int) -> None:
         last = self.lastProgress or {"batchId": 7, "rows": 0}
         self._triggers += 1
-        at = f"2026-11-18T11:08:{self._triggers:02}.000Z"
+        at = f"2026-11-18T11:08:{(self._triggers + self._clock) % 60:02}.000Z"
         self.recentProgress.append({"timestamp": at, "batchId": last["batchId"] + last["rows"], "rows": rows})
 
     def stop(self) -> None:
@@ -84,10 +88,14 @@ def ignored(progress: object) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_query_and_not_the_process(number: signal.Signals) -> None:
+@pytest.mark.parametrize("endless", [True, False])
+def test_a_signal_stops_the_query_and_not_the_process(number: signal.Signals, *, endless: bool) -> None:
+    """That one that is not endless has not come to its end is told."""
     before = signal.getsignal(number)
     query = Query(1_000_000, number)
-    await_end(cast(StreamingQuery, query), ignored)
+    with nullcontext() if endless else pytest.raises(Stopped) as stopped:
+        await_end(cast(StreamingQuery, query), ignored, endless=endless)
+    assert stopped is None or stopped.value.number == number
     assert query.done == ["stopped"]
     assert signal.getsignal(number) == before
 
@@ -112,3 +120,10 @@ def test_each_batch_is_told_once_though_a_query_remembers_only_the_last_ones(
     await_end(cast(StreamingQuery, Query(5, batches=range(a_look))), told.append)
     assert [progress["batchId"] for progress in told if progress["rows"]] == [*range(7, 7 + 5 * a_look + 1)]
     assert len({progress["timestamp"] for progress in told}) == len(told) == 6 + 5 * a_look + 1
+
+
+def test_a_clock_that_is_set_back_hides_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "_LOOK_S", 0.0)
+    told: list[dict[str, Any]] = []
+    await_end(cast(StreamingQuery, Query(5, batches=range(2), clock=52)), told.append)
+    assert [progress["batchId"] for progress in told if progress["rows"]] == [*range(7, 7 + 11)]

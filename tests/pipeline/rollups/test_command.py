@@ -45,9 +45,27 @@ def test_each_day_once(spark: SparkSession, tmp_path: Path) -> None:
     write_journal(journal, [gauge_row(time_us=FIRST + 2 * DAY + 2 * HOUR)])
     next_day = run("rollup", "--journal", journal, "--output", folder)
     assert (next_day.exit_code, next_day.stdout) == (0, "2026-11-19: 0 batches\n")
-    marks = [msgspec.json.decode(path.read_bytes()) for path in sorted(folder.glob("v2/days/*.json"))]
+    marks = [msgspec.json.decode(path.read_bytes()) for path in sorted(folder.glob("v3/days/*.json"))]
     assert [mark["follows"] for mark in marks] == [False, True]
     assert files(folder).items() >= there.items() - {(folder / ".rollup.lock", there[folder / ".rollup.lock"])}
+    part = run("rollup", "--journal", journal, "--output", folder, "--to", "2026-11-20T12:00Z")
+    assert part.exit_code == 0
+    assert part.stdout == "Nothing to do: every whole and finished day of that time is rolled up.\n"
+
+
+def test_a_day_that_is_made_anew_is_not_what_the_next_one_goes_on_from(spark: SparkSession, tmp_path: Path) -> None:
+    """A runaway that was open at its end, of which the next day knows nothing, would last for ever."""
+    journal, folder = tmp_path / "journal", tmp_path / "rollups"
+    for number in range(3):
+        write_journal(journal, [gauge_row(time_us=FIRST + number * DAY + 2 * HOUR)])
+
+    def follow() -> list[bool]:
+        assert run("rollup", "--journal", journal, "--output", folder).exit_code == 0
+        return [msgspec.json.decode(path.read_bytes())["follows"] for path in sorted(folder.glob("v3/days/*.json"))]
+
+    assert follow() == [False, True]
+    (folder / "v3" / "days" / "2026-11-18.json").unlink()
+    assert follow() == [False, False]
 
 
 def test_what_it_cannot_do_is_one_sentence(spark: SparkSession, tmp_path: Path) -> None:
@@ -94,9 +112,9 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(spark: SparkSession, tmp_p
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        for mark in folder.glob("v2/days/*.json"):
-            for table in (whole / "v2").glob(f"*/dt={mark.stem}"):
+        for mark in folder.glob("v3/days/*.json"):
+            for table in (whole / "v3").glob(f"*/dt={mark.stem}"):
                 of_it = table.relative_to(whole)
                 assert rows(spark, folder / of_it) == rows(spark, whole / of_it)
     assert process.returncode == 0
-    assert sorted(path.stem for path in folder.glob("v2/days/*.json")) == made_up.NAMES
+    assert sorted(path.stem for path in folder.glob("v3/days/*.json")) == made_up.NAMES

@@ -64,7 +64,9 @@ def test_a_process_counts_nothing_for_days_that_are_not_there(spark: SparkSessio
         times = {"time_us": first_us, "first_us": first_us, "last_us": first_us + DAY - SECOND}
         row = nothing | {"process": "p", "cluster_id": "", "started_us": FIRST - DAY} | times | total
         store.write(
-            day, {tables.GAUGES: spark.createDataFrame([tuple(row.values())], tables.GAUGES.schema)}, Mark(0, 0)
+            day,
+            {tables.GAUGES: spark.createDataFrame([tuple(row.values())], tables.GAUGES.schema)},
+            Mark(0, 0, follows=True),
         )
     found = Rolled(spark, store, days, spark.range(0)).gauges()
     racks = workers.racks(found)

@@ -43,8 +43,9 @@ def test_days_are_read_as_they_were_written(spark: SparkSession, tmp_path: Path)
     assert read(again, "2026-11-18", "2026-11-19") == [("a", 2, 0, None), ("t", 1, 0, None), ("t", 3, 0, None)]
     assert again.read(TORN, again.days()).count() == 0
     assert again.mark("2026-11-18") == MARK
-    Path(tmp_path, "rollups/v2/days/2026-11-18.json").write_bytes(b'{"batches":7,"torn":1}')
+    again.mark_as("2026-11-18", Mark(batches=7, torn=1, follows=True))
     assert again.mark("2026-11-18").follows
+    assert read(again, "2026-11-18") == [("a", 2, 0, None), ("t", 1, 0, None)]
 
 
 def test_half_a_day_is_not_there_and_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
@@ -53,7 +54,7 @@ def test_half_a_day_is_not_there_and_is_replaced(spark: SparkSession, tmp_path: 
     fails = spark.range(1).select(F.raise_error(F.lit("the machine went down")).cast("long").alias("error"))
     with pytest.raises((PySparkException, Py4JError)):
         store.write("2026-11-18", {**given, TORN: fails.withColumn("lines", F.lit(1))}, MARK)
-    assert list(tmp_path.glob("v2/racks/dt=2026-11-18/*.parquet"))
+    assert list(tmp_path.glob("v3/racks/dt=2026-11-18/*.parquet"))
     assert store.days() == []
     store.write("2026-11-18", tables(spark, ("u", 9)), MARK)
     assert store.days() == ["2026-11-18"]
@@ -64,7 +65,7 @@ def test_what_else_lies_there_is_no_day(spark: SparkSession, tmp_path: Path) -> 
     store = RollupStore(spark, str(tmp_path))
     store.write("2026-11-18", tables(spark), MARK)
     for name in (".2026-11-19.json-0af1", "2026-11-19.json.bak", "notes.txt"):
-        (tmp_path / "v2" / "days" / name).touch()
+        (tmp_path / "v3" / "days" / name).touch()
     (tmp_path / "v0" / "days").mkdir(parents=True)
     (tmp_path / "v0" / "days" / "2026-11-17.json").touch()
     assert store.days() == ["2026-11-18"]
