@@ -45,6 +45,8 @@ def run_both_ways(stage: Stage, fault: Fault) -> None:
     account(f"{fault}, through Forebay", timeouts, tallies, findings, begun, ended, spared=spared)
     account(f"{fault}, directly, at the same time", timeouts, tallies_directly, findings_directly, begun, ended)
     findings.check(fault.name)
+    worse = findings.refused + findings.unknown, findings_directly.refused + findings_directly.unknown
+    assert worse[0] <= worse[1], f"{fault}: refused or unknown through Forebay and directly: {worse}"
     assert fault.target(spared.direct, spared.through), f"{fault}: {spared}"
     stage.wait_until_settled()
     assert stage.forebay_errors() == errors_before

@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, fields, replace
 from typing import Self
 
+from tests.kit.children import children
 from tests.kit.forebay import ForebayProcess
 
 
@@ -23,6 +24,7 @@ class Footprint:
     queued_batches: int
     in_flight_requests: int
     memory_waiters: int
+    queued_request_bytes: int
     client_connections: int
     upstream_connections: int
     tasks: int
@@ -41,15 +43,18 @@ class Footprint:
 
     @property
     def at_rest(self) -> bool:
-        return not (self.held_bytes or self.queued_batches or self.in_flight_requests or self.client_connections)
+        held = self.held_bytes or self.queued_batches or self.in_flight_requests or self.queued_request_bytes
+        return not (held or self.client_connections)
 
 
 def footprint(forebay: ForebayProcess) -> Footprint:
-    """Of a Forebay of one process."""
+    """Of a Forebay, with all its processes."""
     now = forebay.metrics()
 
     def level(name: str) -> int:
-        return int(sum(value for sample, value in now.items() if sample.partition("{")[0] == f"forebay_{name}"))
+        found = [value for sample, value in now.items() if sample.partition("{")[0] == f"forebay_{name}"]
+        assert found, f"there is no forebay_{name}"
+        return int(sum(found))
 
     return Footprint(
         held_bytes=level("buffer_memory_total_bytes") - level("buffer_memory_available_bytes"),
@@ -57,8 +62,14 @@ def footprint(forebay: ForebayProcess) -> Footprint:
         queued_batches=level("queued_batches"),
         in_flight_requests=level("in_flight_requests"),
         memory_waiters=level("buffer_memory_waiters"),
+        queued_request_bytes=level("queued_request_bytes"),
         client_connections=level("open_connections"),
         upstream_connections=level("upstream_connections"),
         tasks=level("tasks"),
-        file_descriptors=len(os.listdir(f"/proc/{forebay.pid}/fd")),
+        file_descriptors=sum(map(descriptors, (forebay.pid, *children(forebay.pid)))),
     )
+
+
+def descriptors(pid: int) -> int:
+    """How many files a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))

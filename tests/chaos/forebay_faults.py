@@ -6,10 +6,10 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 from tests.chaos.fault import FOREBAY, Fault, Place
-from tests.chaos.footprint import Footprint
+from tests.chaos.footprint import Footprint, descriptors
 from tests.chaos.stage import RECOVERY_SECONDS, Stage
 from tests.kit.children import children
 from tests.kit.forebay import ForebayProcess
@@ -45,7 +45,7 @@ def worker_killed(stage: Stage, topic: str) -> Iterator[None]:
 
 @contextmanager
 def two_workers(stage: Stage) -> Iterator[None]:
-    """The stage's Forebay in two processes, on the same ports. Both may hold what one held."""
+    """The stage's Forebay in two processes, on the same ports. Both may hold what one held, beside what starts them."""
     one, settled = stage.forebay, stage.settled
     two = ForebayProcess(
         stage.cluster.bootstrap, stage.nodes, settings=stage.forebay_settings, options=["--workers", "2"]
@@ -54,8 +54,11 @@ def two_workers(stage: Stage) -> Iterator[None]:
     one.stop()
     try:
         with two:
-            stage.forebay, stage.settled = two, Footprint(*(2 * value for value in astuple(settled)))
+            both = Footprint(*(2 * value for value in astuple(settled)))
+            opened = both.file_descriptors + descriptors(two.pid)
+            stage.forebay, stage.settled = two, replace(both, file_descriptors=opened)
             yield
+            assert not stage.forebay_errors()  # its log goes with it
     finally:
         stage.forebay, stage.settled = one, settled
         one.start()

@@ -49,7 +49,8 @@ def test_what_bystanders_wait_is_seen(stage: Stage) -> None:
 @pytest.mark.whole
 def test_no_fault(stage: Stage) -> None:
     """What the others are compared with. Whatever fails here fails beside clients that die in mid-frame, too."""
-    run(stage, [NONE])
+    findings = run(stage, [NONE]).findings
+    assert findings.refused == findings.unknown == 0
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.whole]  # test_succession.py 
 
 PARTITIONS = 6
 SOON = 120.0
+UNNOTICED_S = 5.0
+"""Nobody waits for as long, on a busy machine either; SOON bounds what else is waited for."""
 SOME = 20
 """Acknowledgements of each client: it flows."""
 GENERATION, RESTARTS = "forebay_config_generation", "forebay_worker_restarts_total"
@@ -53,6 +55,7 @@ def test_whoever_produces_comes_again_and_loses_nothing(cluster: KafkaCluster, t
     print(f"a bystander waited {waits.p99:.3f} s (p99), {waits.worst:.3f} s at most, with {waits.errors} errors")
     print(f"{findings.acknowledged} acknowledged, {findings.refused} refused, {findings.duplicated} twice")
     findings.check("replaced")
+    assert waits.worst < UNNOTICED_S
     assert (counted[GENERATION], counted[RESTARTS]) == (1 + reloads, 0)
     assert said.count("worker replaced, the old one drains") == 2 * reloads
     assert "did not exit in time" not in said

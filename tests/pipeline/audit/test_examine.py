@@ -15,6 +15,9 @@ from tests.pipeline.audit.scenes import ALL_THERE, SCENES, fill
 from tests.pipeline.audit.world import STEP_US, World, counted
 from tests.pipeline.rows import START_US
 
+NOTHING_READ = frozenset({"success-without-a-place", "never-there"})
+"""Scenes whose topic nobody claims a place in."""
+
 
 @pytest.fixture(scope="module")
 def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
@@ -41,7 +44,7 @@ def test_what_was_planted_is_found_and_nothing_else(result: AuditResult, name: s
     ]
     assert found == list(scene.findings)
     read = [(line.unclaimed, line.later) for line in result.topics if line.topic == name]
-    assert read in ([], [(scene.unclaimed, scene.later)])
+    assert read == ([] if name in NOTHING_READ else [(scene.unclaimed, scene.later)])
 
 
 def test_all_together(world: World, result: AuditResult) -> None:
