@@ -3,7 +3,7 @@
 with Issuer() as issuer:
     issuer.token("alice")                      # signed with its newest key
     issuer.rotate()                            # another one; the old ones stay unless keep=False
-    issuer.status = 500                        # what it answers instead, 200: its keys
+    issuer.status = 500                        # what it answers instead, 200: its keys; with `location`, if that is set
     … issuer.jwks_asked                        # how often
 """
 
@@ -56,6 +56,7 @@ class Issuer:
         self.keys: list[dict[str, Any]] = []
         self.status = 200
         self.body: bytes | None = None
+        self.location = ""
         self.token_s = token_s
         self.jwks_asked = 0
         self._key_id = 0
@@ -133,8 +134,8 @@ class _Answers(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")  # librdkafka reads nothing else
         self.send_header("Content-Length", str(len(body)))
-        if status in (301, 302):
-            self.send_header("Location", self.server.issuer.token_url)
+        if self.server.issuer.location:
+            self.send_header("Location", self.server.issuer.location)
         self.end_headers()
         try:
             self.wfile.write(body)

@@ -3,8 +3,8 @@
     async with TokenEndpoint() as endpoint:
         … endpoint.url …
 
-It gives `token` to CLIENT_ID with CLIENT_SECRET, and answers `status` instead if that is not 200. With `tls` it speaks
-HTTPS.
+It gives `token` to CLIENT_ID with CLIENT_SECRET, and answers `status` instead if that is not 200, with `location`. With
+`tls` it speaks HTTPS.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class TokenEndpoint:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
         self.status = 200
+        self.location = ""
         self.expires_in: float | str | None = 3_600
         self.body: bytes | None = None
         self.asked: list[dict[str, Any]] = []
@@ -41,7 +42,8 @@ class TokenEndpoint:
         self.asked.append(dict(await request.post()))
         login = b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode()
         if self.status != 200 or login != f"{CLIENT_ID}:{CLIENT_SECRET}":
-            return web.Response(status=self.status if self.status != 200 else 401)
+            headers = {"Location": self.location} if self.location else {}
+            return web.Response(status=self.status if self.status != 200 else 401, headers=headers)
         if self.body is not None:
             return web.Response(body=self.body)
         told = {"access_token": f"token-{len(self.asked)}", "token_type": "Bearer"}

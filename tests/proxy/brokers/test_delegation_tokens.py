@@ -124,6 +124,7 @@ async def test_it_is_asked_for_once_by_all_who_want_it_and_may_be_ended_by_who_a
         assert first == second
         assert first.token_id == "first"
         assert (request.owner_principal_type, request.owner_principal_name) == ("User", "alice")
+        assert request.max_lifetime == timedelta(hours=1)
         assert [each.principal_name for each in request.renewers] == [USER]
         assert await soon(it.tokens.of("alice")) == first
         other = it.of("bob")

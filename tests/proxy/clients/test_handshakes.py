@@ -140,6 +140,17 @@ async def test_time_passes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hall.handshakes._timer is None  # nothing is left to wait for
 
 
+@pytest.mark.parametrize(("max_connections", "most"), [(10_000, 1_024), (400, 100), (100, 64)])
+@in_loop
+async def test_a_quarter_of_all_connections_may_be_handshakes_but_64_may_and_1024_at_most(
+    max_connections: int, most: int
+) -> None:
+    hall = Hall(max_connections)
+    hall.come(most)
+    assert not hall.handshakes.came(FakeHandshake(hall))
+    hall.handshakes.close()
+
+
 @in_loop
 async def test_where_all_places_are_taken_the_oldest_silent_one_gives_way_if_it_is_old_enough(
     monkeypatch: pytest.MonkeyPatch,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ from forebay_proxy.clients import opaque_connection, terminated_login
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.security.client_exchanges import PlainExchange, Said
+from forebay_proxy.security.client_exchanges import PlainExchange, Proved, Said
 from forebay_proxy.security.upstream_identities import UpstreamIdentities
 from tests.kit.app import Running, running
 from tests.kit.certificates import Authority
@@ -362,6 +362,25 @@ class TestAgain:
             now = monotonic()
             monkeypatch.setattr(terminated_login, "monotonic", lambda: now + 3_601)
             client.send(metadata(3, "ponds"))
+            assert await client.is_closed()
+
+    @in_loop
+    @pytest.mark.parametrize("sessions", [SESSION, {}], ids=["end", "do not end"])
+    async def test_or_once_what_it_has_shown_expires(
+        self, sessions: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def proves(self: PlainExchange, token: bytes) -> Said:
+            return Said(b"", Proved("alice", "PLAIN", expires_at=time() + 60))
+
+        monkeypatch.setattr(PlainExchange, "step", proves)
+        async with gate(sessions) as it:
+            client = await it.forebay.client(0)
+            client.send(handshake(1), presents(2, b"a token"), metadata(3, "ponds"))
+            _, said, _ = await client.receives(1, 2, 3)
+            assert 0 < sasl.parse_authenticate(said.whole, 1).session_lifetime_ms <= 60_000
+            now = monotonic()
+            monkeypatch.setattr(terminated_login, "monotonic", lambda: now + 61)
+            client.send(metadata(4, "ponds"))
             assert await client.is_closed()
 
     @in_loop

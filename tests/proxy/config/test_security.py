@@ -98,6 +98,8 @@ def test_a_store_is_a_file_or_a_text() -> None:
 
 def test_it_lends_its_identity_to_nobody_unasked() -> None:
     assert "upstream.identity.shared=true" in problem(*KEYSTORE).message
+    as_text = ("security.protocol=SSL", "ssl.keystore.certificate.chain=a")
+    assert "upstream.identity.shared=true" in problem(*as_text, environ={"FOREBAY_SSL_KEYSTORE_KEY": "k"}).message
     settings(*KEYSTORE, "upstream.identity.shared=true")
     settings(*KEYSTORE, "listen=127.0.0.1:19092")
     settings("security.protocol=SSL")

@@ -57,6 +57,12 @@ def test_pages_of_others(origin: str) -> None:
     assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Origin": origin, "Sec-Fetch-Site": "cross-site"}) is not None
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_pages_of_another_site_whatever_origin_they_name(site: str) -> None:
+    headers = {"Host": "127.0.0.1:9091", "Origin": "http://127.0.0.1:9091", "Sec-Fetch-Site": site}
+    assert HOSTS.refusal(headers) == "asked for by a page of another site"
+
+
 def test_a_link_from_elsewhere_may_lead_here() -> None:
     assert HOSTS.refusal({"Host": "127.0.0.1:9091", "Sec-Fetch-Site": "cross-site"}) is None
 

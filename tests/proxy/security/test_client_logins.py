@@ -111,11 +111,25 @@ def test_users_of_scram_stand_in_a_file_that_may_change(tmp_path: Path) -> None:
     assert challenged(logins) == Challenge(b"salt", 4096)
 
 
-def challenged(logins: ClientLogins) -> Challenge:
-    """With what alice is, whether or not she is known."""
+def test_who_is_unknown_is_asked_the_same_wherever_the_file_is_and_whoever_is_added_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "credentials.json"
+    settings = by_scram(path)
+    with changing("s", str(path)):
+        pass
+    logins = ClientLogins(settings, settings.client_listeners[0])
+    before = challenged(logins, "nobody")
+    with changing("s", str(path)) as found:
+        found["carol", "SCRAM-SHA-512"] = ScramCredential(b"salt", 4096, b"s" * 64, b"v" * 64)
+    logins.renewable.prepare(settings)()
+    elsewhere = ClientLogins(settings, settings.client_listeners[0])
+    assert challenged(logins, "nobody") == challenged(elsewhere, "nobody") == before
+
+
+def challenged(logins: ClientLogins, user: str = "alice") -> Challenge:
+    """With what a user is, whether or not it is known."""
     exchange = logins.begin("SCRAM-SHA-512")
     assert exchange is not None
-    client = ScramClient("SCRAM-SHA-512", "alice", "nonce")
+    client = ScramClient("SCRAM-SHA-512", user, "nonce")
     return client.challenge(asyncio.run(exchange.step(client.first())).token)
 
 

@@ -103,7 +103,6 @@ async def test_an_outage_leaves_what_is_known(issuer: Issuer) -> None:
         (200, b'{"keys": [{"kid": "\xff"}]}'),
         (200, b" " * (MAX_ANSWER + 1)),
         (200, json.dumps({"keys": [{}] * (MAX_KEYS + 1)}).encode()),
-        (302, b""),
         (404, b"canary"),
     ],
 )
@@ -118,6 +117,14 @@ async def test_what_is_no_set_of_keys_is_none(
     assert "does not tell its keys" in told
     assert issuer.jwks_url in told
     assert "canary" not in told
+
+
+@in_loop
+async def test_keys_of_where_the_endpoint_points_to_are_not_taken(issuer: Issuer) -> None:
+    with Issuer() as other:
+        issuer.status, issuer.location = 302, other.jwks_url
+        assert await JwkSet(issuer.jwks_url, REFRESH_S).key("1", ES) is None
+        assert (issuer.jwks_asked, other.jwks_asked) == (1, 0)
 
 
 @in_loop

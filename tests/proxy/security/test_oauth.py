@@ -77,6 +77,15 @@ async def test_what_goes_wrong_is_one_line_without_a_secret() -> None:
             assert "\n" not in str(error.value)
 
 
+@in_loop
+async def test_where_the_endpoint_points_to_nobody_is_told_the_secret() -> None:
+    async with TokenEndpoint() as endpoint, TokenEndpoint() as other:
+        endpoint.status, endpoint.location = 307, other.url
+        with pytest.raises(ConnectionError, match="answered 307"):
+            await source(endpoint.url).token()
+        assert other.asked == []
+
+
 def bearer(endpoint: TokenEndpoint, **options: str) -> Authenticator:
     """`options` of the login line: underscores stand for dots."""
     written = "".join(f" {name.replace('_', '.')}='{value}'" for name, value in options.items())

@@ -9,7 +9,7 @@ import pytest
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings, UpstreamIdentity
 from forebay_proxy.config.secret import Secret
-from forebay_proxy.config.settings import HostPort, Settings
+from forebay_proxy.config.settings import HostPort, Mechanism, Settings
 from forebay_proxy.errors import StartError
 from forebay_proxy.security.client_exchanges import LoginRefused, Proved
 from forebay_proxy.security.logins import DelegatedLogin, PasswordLogin, Token
@@ -17,7 +17,7 @@ from forebay_proxy.security.upstream_identities import UpstreamIdentities
 from tests.kit.sasl import login_line
 
 
-def told(identity: UpstreamIdentity, path: Path) -> Settings:
+def told(identity: UpstreamIdentity, path: Path, mechanism: Mechanism = "") -> Settings:
     own = ListenerSettings(
         client_authentication="terminate", upstream_identity=identity, upstream_identities_location=str(path)
     )
@@ -25,6 +25,7 @@ def told(identity: UpstreamIdentity, path: Path) -> Settings:
         bootstrap_servers=(HostPort("b", 9092),),
         listeners=(ListenerAddress("SASL_SSL", "h", 19092),),
         listener_name={"sasl_ssl": own},
+        sasl_mechanism=mechanism,
     )
 
 
@@ -38,8 +39,8 @@ def write(path: Path, principals: str, password: str = "secret") -> Path:
     return path
 
 
-def identities(path: Path, identity: UpstreamIdentity = "mapped") -> UpstreamIdentities:
-    settings = told(identity, path)
+def identities(path: Path, identity: UpstreamIdentity = "mapped", mechanism: Mechanism = "") -> UpstreamIdentities:
+    settings = told(identity, path, mechanism)
     return UpstreamIdentities(settings, settings.client_listeners[0], TOKENS)
 
 
@@ -71,6 +72,23 @@ def test_a_delegation_token_is_for_whoever_has_logged_in(tmp_path: Path) -> None
     assert login == DelegatedLogin("SCRAM-SHA-512", "alice", TOKENS)
     assert login.identity == ("SCRAM-SHA-512", "alice", "tokenauth", "true"), "whichever token it is"
     assert login.identity != PasswordLogin("SCRAM-SHA-512", "alice", Secret("tokenauth")).identity
+
+
+@pytest.mark.parametrize(
+    ("own", "presented"),
+    [
+        ("SCRAM-SHA-256", "SCRAM-SHA-256"),
+        ("SCRAM-SHA-512", "SCRAM-SHA-512"),
+        ("PLAIN", "SCRAM-SHA-512"),
+        ("OAUTHBEARER", "SCRAM-SHA-512"),
+    ],
+)
+def test_it_is_presented_as_forebay_itself_logs_in_if_that_is_by_scram(
+    own: Mechanism, presented: str, tmp_path: Path
+) -> None:
+    login = identities(tmp_path / "absent", "delegation_token", own).of(ALICE)
+    assert isinstance(login, DelegatedLogin)
+    assert login.mechanism == presented
 
 
 def test_who_is_mapped_has_a_login_and_who_is_not_is_refused(tmp_path: Path) -> None:
