@@ -30,7 +30,7 @@ from forebay_proxy.config.settings import HostPort
 from forebay_proxy.journal.recorder import Journal
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce.completion import JOURNAL
-from forebay_proxy.produce.delivery import LOOKS, SPLIT_AGAIN_S, Delivery
+from forebay_proxy.produce.delivery import LOOKS, Delivery
 from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, until
@@ -481,11 +481,13 @@ class TestSplit:
     ) -> None:
         dock = Dock()
         assert dock.delivery.splits("ponds")
+        began = monotonic()
         self._refused(dock, code, whole=whole, sequenced=sequenced)
-        assert not dock.delivery.splits("ponds")
+        ended = monotonic()
         assert dock.delivery.splits("lakes")
-        with patch("forebay_proxy.produce.delivery.monotonic", lambda: monotonic() + SPLIT_AGAIN_S):
-            assert dock.delivery.splits("ponds")
+        for now, splits in ((ended, False), (began + 59, False), (ended + 60, True)):
+            with patch("forebay_proxy.produce.delivery.monotonic", lambda now=now: now):
+                assert dock.delivery.splits("ponds") is splits
 
     @in_loop
     async def test_what_is_refused_for_its_own_sake_keeps_them_whole_but_does_not_make_them_so(self) -> None:
@@ -494,8 +496,8 @@ class TestSplit:
         assert dock.delivery.splits("ponds")
         began = monotonic()
         self._refused(dock, INVALID_RECORD, whole=False)
-        for minutes in (0.75, 1.5):
-            with patch("forebay_proxy.produce.delivery.monotonic", lambda at=minutes: began + at * SPLIT_AGAIN_S):
+        for seconds in (45, 90):
+            with patch("forebay_proxy.produce.delivery.monotonic", lambda at=seconds: began + at):
                 assert not dock.delivery.splits("ponds")
                 self._refused(dock, INVALID_RECORD)
 

@@ -242,6 +242,35 @@ class TestRetries:
             await client.receives(2)
             assert cluster.values("ponds", 1) == ["b"]
 
+    @pytest.mark.parametrize(
+        ("given_ms", "asked_ms"),
+        [
+            ((20_000, 5_000, 5_000), 20_000),
+            ((5_000, 20_000, 5_000), 20_000),
+            ((5_000, 5_000, 20_000), 20_000),
+            ((5_000, 60_000, 5_000), 30_000),
+        ],
+    )
+    @in_loop
+    async def test_a_broker_is_given_what_the_most_patient_client_gives_but_no_more_than_request_timeout_ms(
+        self, given_ms: tuple[int, int, int], asked_ms: int
+    ) -> None:
+        async with (
+            FakeCluster({"ponds": [0, 0]}) as cluster,
+            running(cluster.bootstrap, request_timeout_ms=30_000) as forebay,
+        ):
+            cluster[0].holds(PRODUCE)
+            first, *clients = [await forebay.client(0) for _ in range(4)]
+            first.send(produce(0, *(("ponds", partition, batch(keyed("first"))) for partition in (0, 1))))
+            away = await cluster[0].receives(PRODUCE)
+            for client, partition, timeout_ms in zip(clients, (0, 0, 1), given_ms, strict=True):
+                client.send(produce(1, ("ponds", partition, batch(keyed("a"))), timeout_ms=timeout_ms))
+            await until(lambda: forebay.count("forebay_produce_requests_total", "client") == 4)
+            away.answer()
+            merged = await cluster[0].receives(PRODUCE)
+            assert merged.values == ["a"] * 3
+            assert merged.produce.timeout_ms == asked_ms
+
     @in_loop
     async def test_a_topic_that_is_deleted_is_told(self) -> None:
         async with FakeCluster({"ponds": [0]}) as cluster, running(cluster.bootstrap) as forebay:
