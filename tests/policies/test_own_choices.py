@@ -9,8 +9,10 @@ from random import Random
 import msgspec
 import pytest
 
+from forebay_policies.eligibility import Eligibility, Reason
 from forebay_policies.own_choices import (
     CHANCE,
+    CHOOSE_PARTITIONS_THEMSELVES,
     MAX_TOPICS,
     OLD_TURN_S,
     TURN_BYTES,
@@ -172,6 +174,27 @@ class TestSeveralProcesses:
     def test_it_travels(self) -> None:
         choices = {"orders": TopicChoices(12, 6, [1, 2], began=3.5, size=7)}
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(choices), type=Choices) == choices
+
+
+@pytest.mark.parametrize(
+    ("client_id", "excluded"),
+    [
+        ("connector-producer-mirror-source-0", True),
+        ("app-6f0c-StreamThread-1-producer", True),
+        ("near->far|0|offset-syncs-source-producer", True),
+        ("near->far|12|offset-syncs-target-producer", True),
+        ("MirrorMaker-1", True),
+        ("my-mirrormaker", True),
+        ("my-mirror-maker", True),
+        ("Mirror-Maker", True),
+        ("till-7", False),
+        ("producer-1", False),
+        ("mirror", False),
+    ],
+)
+def test_software_that_chooses_partitions_itself_is_known_by_its_id(client_id: str, excluded: bool) -> None:
+    left_alone = Eligibility(("*",), (), ("*",), CHOOSE_PARTITIONS_THEMSELVES)
+    assert left_alone.client(client_id) is (Reason.CLIENT_EXCLUDED if excluded else None)
 
 
 def test_chance_is_one_in_a_million() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from forebay_policies.own_choices import CHOOSE_PARTITIONS_THEMSELVES
 from forebay_proxy.config.kinds import BrokerAddress
 from forebay_proxy.config.secret import Secret
 from forebay_proxy.config.settings import ALIASES, HostPort, Settings
@@ -71,6 +72,7 @@ class TestTable:
         assert (now.buffer_memory, now.max_request_size) == (32 * 1024 * 1024, 1024 * 1024)
         assert (now.partitioner, now.partitioner_adaptive_partitioning_enable) == ("adaptive", True)
         assert (now.topics_include, now.topics_exclude, now.client_ids_include) == (("*",), (), ("*",))
+        assert now.client_ids_exclude == CHOOSE_PARTITIONS_THEMSELVES
 
     @pytest.mark.parametrize("name", SETTINGS)
     def test_each_setting_explains_itself_in_one_line(self, name: str) -> None:
