@@ -18,6 +18,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from forebay_codecs import sasl_answers
+from forebay_codecs.api_keys import SASL_AUTHENTICATE
+from forebay_codecs.error_codes import SASL_AUTHENTICATION_FAILED
 from forebay_proxy.commands import check, cli
 from forebay_proxy.config.kinds import ListenerAddress
 from forebay_proxy.config.listeners import ListenerSettings
@@ -30,6 +33,7 @@ from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.paths import ROOT
 from tests.kit.ports import LOOPBACK, free_port, free_run
+from tests.kit.sasl import login_line
 
 NODES = 3
 
@@ -123,6 +127,28 @@ async def test_a_broker_that_is_down_is_a_warning_that_says_what_it_costs(port: 
     broker = line(result, f"broker 1 at {brokers.bootstrap[1]}")
     assert broker.startswith("warn")
     assert broker.endswith("; partitions that it leads are not served")
+
+
+@in_loop
+async def test_a_broker_that_refuses_the_login_is_a_failure_though_others_take_it(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREBAY_SASL_JAAS_CONFIG", login_line("PLAIN", "its", "forebay"))
+    login = ("--set", "security.protocol=SASL_PLAINTEXT", "--set", "sasl.mechanism=PLAIN")
+    async with FakeCluster({"a": [0]}, nodes=2) as brokers:
+        brokers.exchange, brokers.users = [], {"forebay": "its"}
+        brokers[1].holds(SASL_AUTHENTICATE)
+
+        async def refuses() -> None:
+            asked = await brokers[1].receives(SASL_AUTHENTICATE)
+            refusal = sasl_answers.authenticate(0, asked.version, SASL_AUTHENTICATION_FAILED, "no", b"")
+            asked.respond(refusal[8:])
+
+        checking = asyncio.to_thread(checked, str(brokers.bootstrap[0]), port, *login)
+        result, _ = await asyncio.gather(checking, refuses())
+    assert result.exit_code == 1
+    assert line(result, f"broker 0 at {brokers.bootstrap[0]}").startswith("ok")
+    assert line(result, f"broker 1 at {brokers.bootstrap[1]}").startswith("FAIL")
 
 
 def test_what_is_not_kafka_is_told_apart_in_time(port: int) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forebay_proxy.commands import admin_endpoint
-from forebay_proxy.commands.admin_endpoint import AdminError, discover
+from forebay_proxy.commands.admin_endpoint import AdminError, by_url, discover
 from forebay_proxy.commands.command_config import read
 from forebay_proxy.config.settings import HostPort
 from forebay_proxy.errors import StartError
@@ -127,6 +127,22 @@ def test_the_host_that_was_asked_is_known_however_it_is_written(
 ) -> None:
     monkeypatch.setattr(admin_endpoint, "_ask", lambda *_: (named, "2001:db8::1", False))
     assert discover([HostPort(asked, 1)], read(written(tmp_path, "admin.bearer.token=canary"))) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "sent"),
+    [
+        ("http://forebay.test:9999", False),
+        ("forebay.test:9999", False),
+        ("http://localhost:9999@forebay.test", False),
+        ("https://forebay.test:9999", True),
+        (f"http://{LOOPBACK}:9999", True),
+        ("[::1]:9999", True),
+    ],
+)
+def test_a_token_is_sent_where_it_stays_unseen(tmp_path: Path, url: str, sent: bool) -> None:
+    config = read(written(tmp_path, "admin.bearer.token=canary"))
+    assert by_url(url, config)._headers == ({"Authorization": "Bearer canary"} if sent else {})
 
 
 @pytest.mark.parametrize("admin", ["0.0.0.0", LOOPBACK])
