@@ -14,6 +14,11 @@ import pytest
 import yaml
 
 from docs.diagrams import overview
+from forebay_policies import retry
+from forebay_proxy.clients import handshakes
+from forebay_proxy.metrics import admin_door
+from forebay_proxy.realms import realms
+from forebay_proxy.security import jwk_set, renewals
 from tests.kit.paths import ROOT
 
 SKIPPED = {".cache", ".git", ".venv", "build", "dist", "__pycache__"}
@@ -23,6 +28,7 @@ INLINE_LINK = re.compile(r"\]\(<?([^)\s>]+)>?\)")
 REFERENCE = re.compile(r"^\[[^\]]+\]: +(\S+)", re.MULTILINE)
 HTML_LINK = re.compile(r'(?:href|src|srcset)="([^"]+)"')
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
+NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
 
 
 def everything() -> Iterator[Path]:
@@ -172,6 +178,29 @@ def test_documents_name_targets_that_make_has() -> None:
     named = {target for path in DOCUMENTS for target in call.findall(path.read_text())}
     assert "demo" in named
     assert named - set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)) == set()
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (
+            "security.md",
+            f"{handshakes.MAX_UNDER_WAY} under way and {handshakes.MAX_PENDING:,} pending in a worker, "
+            f"{handshakes.TIMEOUT_S:g} s for each.",
+        ),
+        (
+            "security.md",
+            f"nothing came for {handshakes.TIMEOUT_S:g} s, or for {handshakes.GIVES_WAY_S:g} s while others waited",
+        ),
+        ("security.md", f"it counts again, every {realms.AGAIN_S:g} s at most."),
+        ("security.md", f"a key that is not known, at most every {jwk_set.ASK_AGAIN_S:g} s."),
+        ("security.md", f"{admin_door.MOST} connections stand there at once"),
+        ("security.md", f"Every {renewals.LOOK_S:g} s Forebay looks where the files' links lead"),
+        ("reliability.md", f"UNKNOWN_SERVER_ERROR is tried {NUMBERS[retry.SERVER_ERRORS]} times,"),
+    ],
+)
+def test_bounds_are_what_the_documents_promise(document: str, sentence: str) -> None:
+    assert sentence in " ".join((ROOT / "docs" / document).read_text().split())
 
 
 def test_what_others_cost_is_what_was_measured() -> None:
