@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 from forebay_pipeline.errors import COULD_NOT_RUN
 from forebay_pipeline.journal.table_writer import lock
 from forebay_pipeline.journal.tables import Format, tables_in
-from forebay_pipeline.maintain import Maintained, maintain
+from forebay_pipeline.maintain import maintain
 from forebay_pipeline.storage import Storage
 from tests.kit.spark import EITHER_TABLE
 from tests.pipeline import command_line
@@ -45,23 +46,25 @@ def test_what_is_appended_meanwhile_stays(spark: SparkSession, tmp_path: Path, t
     folder, storage = str(tmp_path), Storage(spark)
     batches = 100 if table_format == "iceberg" else 25
     done = threading.Event()
-    rounds: list[list[Maintained]] = []
 
-    def keep() -> None:
+    def keep() -> int:
+        rounds = 0
         while not done.is_set() or not rounds:
-            rounds.append(maintain(spark, folder, table_format, keep_days=1))
+            maintain(spark, folder, table_format, keep_days=1)
+            rounds += 1
+        return rounds
 
     tables = tables_in(spark, folder, table_format)
     tables.append("batch", row(spark, 0), "q", 0)
-    keeping = threading.Thread(target=keep)
-    keeping.start()
-    try:
-        for number in range(1, batches):
-            with storage.locked(lock(folder, "batch")):
-                tables.append("batch", row(spark, number), "q", number)
-    finally:
-        done.set()
-        keeping.join()
+    with ThreadPoolExecutor() as pool:
+        keeping = pool.submit(keep)
+        try:
+            for number in range(1, batches):
+                with storage.locked(lock(folder, "batch")):
+                    tables.append("batch", row(spark, number), "q", number)
+        finally:
+            done.set()
+    assert keeping.result() > 1
     found = tables.read("batch")
     assert found is not None
     assert sorted(each.time_us for each in found.collect()) == list(range(batches))
