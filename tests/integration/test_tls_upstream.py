@@ -124,13 +124,14 @@ def test_clients_that_leave_behind_records_without_acks_leave_no_connections_and
         ports: dict[Way, int] = {DIRECT: cluster.internal_ports[node], THROUGH: forebay.node_port(node)}
         for sent in range(clients, (tries + 1) * clients, clients):
             with Bystanders([Post(way, node, port, "beside") for way, port in ports.items()]) as bystanders:
+                before = standing(cluster.ports.values())
                 begun = monotonic()
                 for _ in range(clients):
                     producer = Producer({"bootstrap.servers": forebay.bootstrap, "acks": "0"})
                     producer.produce("left", b"the last one")
                     assert producer.flush(30) == 0
                     producer.close()
-                wait_until(lambda: standing(cluster.ports.values()) < clients // 2, 20, "their connections are gone")
+                wait_until(partial(_no_more_stand, cluster, before), 20, "their connections are gone")
                 ended = monotonic()
                 waits = bystanders.stop()
             wait_until(partial(_all_there, log, sent), 20, "every record is there")
@@ -138,6 +139,10 @@ def test_clients_that_leave_behind_records_without_acks_leave_no_connections_and
             if worst(direct, through) and not through.errors:
                 return
     raise AssertionError((direct, through))
+
+
+def _no_more_stand(cluster: KafkaCluster, before: int) -> bool:
+    return standing(cluster.ports.values()) <= before
 
 
 def _all_there(log: TopicLog, sent: int) -> bool:
