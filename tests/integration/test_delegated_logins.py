@@ -41,6 +41,8 @@ TOKEN_MS = 6_000
 """Who renews its login by one after 85 to 95 % of it has at least 0.3 s for that, which is little on a busy machine."""
 TRIES = 3
 """Where one was late it is done once more: the machine may have stood still just then."""
+OUTCOME_UNKNOWN = "TimeoutException"
+"""What a client is told of records that were under way when a broker ended the connection."""
 RATE = 100
 USER_RESOURCE, LITERAL, CREATE_TOKENS, ALLOW = 7, 3, 13, 3
 
@@ -81,11 +83,12 @@ class Stage(WithCertificates):
 
     logins: Logins
 
-    def refused(self) -> float:
-        """Logins that brokers have refused: by a token, or Forebay's own."""
+    def refused_and_lost(self) -> tuple[float, float]:
+        """Logins that brokers have refused, by a token or Forebay's own, and connections that they have ended."""
         counted = self.forebay.metrics()
-        kinds = ("authentication", "client_authentication")
-        return sum(counted[f'forebay_errors_total{{kind="{kind}",side="upstream"}}'] for kind in kinds)
+        kinds = ("authentication", "client_authentication", "connection_lost")
+        *refused, lost = (counted[f'forebay_errors_total{{kind="{kind}",side="upstream"}}'] for kind in kinds)
+        return sum(refused), lost
 
     def tokens(self) -> list[str]:
         """Owners of the tokens that brokers know, one of them as another."""
@@ -202,12 +205,15 @@ def nothing_fails_as_tokens_end(stage: Stage, seconds: int, number: int) -> bool
         specs[user, "password"] = ProduceSpec(
             topic, topic, count=RATE * seconds, size=SIZE, keys="null", rate=RATE, props={"retries": "0"}
         )
-    earlier = stage.refused()
+    refused, lost = stage.refused_and_lost()
     results = write(stage, "java-4.3.1", specs)
     for user, way in specs:
         assert stage.authorized(specs[user, way].topic) == {(f"User:{user}", "Allowed")}
-    if any(result.failures for result in results.values()) or stage.refused() > earlier:
-        print(stage.refused() - earlier, [list(result.failures.items())[:3] for result in results.values()])
+    now_refused, now_lost = stage.refused_and_lost()
+    failures = [why for result in results.values() for why in result.failures.values()]
+    assert all(OUTCOME_UNKNOWN in why for why in failures), failures[:3]
+    if now_refused > refused or (now_lost > lost and failures):
+        print(now_refused - refused, now_lost - lost, failures[:3])
         return False
     for key, result in results.items():
         every_record_acknowledged(specs[key], result)
