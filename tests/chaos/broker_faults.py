@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from confluent_kafka import KafkaException
 from kafka import KafkaAdminClient, TopicPartition  # type: ignore[import-untyped]
 from kafka.errors import KafkaError  # type: ignore[import-untyped]
 
@@ -60,7 +61,8 @@ def restarted_in_turn(stage: Stage, topic: str) -> Iterator[None]:
 def leaders_moving(stage: Stage, topic: str) -> Iterator[None]:
     """Every partition of the topic gets another leader, one after the other as the replicas stand, time and again."""
     over = threading.Event()
-    moves: list[BaseException | None] = []
+    led = _leaders(stage, topic)
+    errors: list[BaseException] = []
 
     def move() -> None:
         admin = KafkaAdminClient(bootstrap_servers=stage.cluster.internal)
@@ -69,9 +71,9 @@ def leaders_moving(stage: Stage, topic: str) -> Iterator[None]:
             turn += 1
             try:
                 _move_leaders(admin, topic, turn)
-                moves.append(None)
-            except KafkaError as error:
-                moves.append(error)
+                led.update(_leaders(stage, topic))
+            except (KafkaError, KafkaException) as error:
+                errors.append(error)
             over.wait(_MOVE_EVERY_SECONDS)
         admin.close()
 
@@ -82,7 +84,13 @@ def leaders_moving(stage: Stage, topic: str) -> Iterator[None]:
     finally:
         over.set()
         mover.join(RECOVERY_SECONDS)
-    assert None in moves, f"no leader moved: {moves}"
+    assert len(led) > PARTITIONS, f"no leader moved: {errors}"
+
+
+def _leaders(stage: Stage, topic: str) -> set[tuple[int, int]]:
+    """Partition and node."""
+    partitions = stage.admin.list_topics(topic, timeout=RECOVERY_SECONDS).topics[topic].partitions
+    return {(number, partition.leader) for number, partition in partitions.items() if partition.leader >= 0}
 
 
 def _move_leaders(admin: KafkaAdminClient, topic: str, turn: int) -> None:

@@ -16,6 +16,7 @@ import pytest
 from forebay_policies.journal_rows import ObservedRow
 from tests.chaos.load import Carriers, Clients
 from tests.chaos.reconcile import reconcile
+from tests.integration.checks import of_spec, seq_of
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
 from tests.kit.journal import of, rows_in
@@ -51,7 +52,7 @@ def test_nothing_is_touched_until_it_is_no_longer_only_observed(
         )
         with forebay, Carriers(forebay.bootstrap, accounts, CLIENTS_SECONDS) as load:
             wait_until(lambda: load.acked_since(load.begun) >= SOME, SOON, "every client is acknowledged")
-            before = forebay.metrics()
+            before, only_observed = forebay.metrics(), monotonic()
             path.write_text('"moves" = "on"\n')
             os.kill(forebay.pid, signal.SIGHUP)
             wait_until(lambda: "settings reloaded" in forebay.log.read_text(), SOON, "the reload")
@@ -65,6 +66,10 @@ def test_nothing_is_touched_until_it_is_no_longer_only_observed(
     assert findings.refused == findings.unknown == 0
     assert "Traceback" not in said
 
+    for tally in tallies:
+        there = {seq_of(tally.spec, record): record.partition for record in of_spec(tally.spec, found)}
+        earlier = [ack for seq, ack in tally.acks.items() if tally.acked_at[seq] < only_observed]
+        assert [ack for ack in earlier if there[ack.seq] != ack.partition] == []
     assert counted(before, "records_total", "fate", "moved", "kept") == [0, 0]
     would_move, would_stay = counted(before, "observed_records_total", "fate", "moved", "kept")
     assert would_move > 0

@@ -255,7 +255,7 @@ def test_a_topic_that_is_made_again_under_load_holds_what_was_acknowledged_since
         since = monotonic()
         flows(load, since)
         _, findings = scene.account(load, since)
-    assert (findings.lost, findings.duplicated) == (0, 0)
+    assert (findings.lost, findings.duplicated) == (0, 0)  # not their order: librdkafka sends again itself
 
 
 def test_brokers_that_forget_producers_at_once_are_no_trouble(scene: Scene) -> None:
@@ -291,7 +291,8 @@ def test_a_leader_that_dies_takes_along_only_what_no_one_else_had(scene: Scene) 
         scene.cluster.start_node(0)
         flows(load, killed + 30)
         tallies, findings = scene.account(load, killed + 15)
-    assert (findings.lost, findings.duplicated) == (0, 0)
+    findings.check(topic)
+    assert findings.duplicated == 0
     assert Counter(error for tally in tallies for error in tally.failures.values()) == {}
 
 
@@ -320,7 +321,8 @@ def test_an_unclean_election_costs_what_the_new_leader_lacks_and_no_more(scene: 
         wait_until(lambda: in_sync() == {0, 1}, SOON, "the old leader follows")
         flows(load, monotonic())
         _, findings = scene.account(load, elected)
-    assert (findings.lost, findings.duplicated) == (0, 0)
+    findings.check(topic)
+    assert findings.duplicated == 0
     assert scene.forebay.metrics()["forebay_producer_epoch_bumps_total"] > 0
 
 

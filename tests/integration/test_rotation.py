@@ -169,9 +169,8 @@ def test_nothing_is_noticed_of_certificates_that_change(stage: Stage, times: int
         assert values(log.read(topic, since, at_least=len(load.sent))) == sorted(load.sent)
         metrics = forebay.metrics()
         assert metrics['forebay_tls_handshakes_total{result="failed"}'] == 0
-        assert all(
-            value == 0 for name, value in metrics.items() if name.startswith("forebay_errors") and "connect" in name
-        )
+        for kind, side in (("connect", "upstream"), ("connection_lost", "upstream"), ("connection_lost", "client")):
+            assert metrics[f'forebay_errors_total{{kind="{kind}",side="{side}"}}'] == 0
         text = forebay.log.read_text()
         assert "PRIVATE KEY" not in text
         assert "Traceback" not in text
