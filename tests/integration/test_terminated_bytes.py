@@ -31,6 +31,8 @@ REAUTH_MS = 2_000
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, *HASHES)
 PATIENCE_S = 30
+PROMPT_S = 0.8
+"""For a second a login that comes once more is refused: what took longer tells less of that than of the machine."""
 TRIES = 3
 
 
@@ -180,7 +182,11 @@ def tell(address: str, frames: Sequence[bytes]) -> list[object]:
 
 @pytest.mark.parametrize("frames", SAID.values(), ids=SAID)
 def test_it_is_answered_as_by_a_broker(stage: Stage, frames: list[bytes]) -> None:
-    direct, through = (tell(address, frames) for address in stage.addresses)
+    for _ in range(TRIES):
+        began = monotonic()
+        direct, through = (tell(address, frames) for address in stage.addresses)
+        if monotonic() - began < PROMPT_S:
+            break
     assert through == direct
 
 
