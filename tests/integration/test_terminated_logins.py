@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from forebay_codecs.error_codes import SASL_AUTHENTICATION_FAILED
-from forebay_codecs.sasl import parse_authenticate
+from forebay_codecs.error_codes import NONE, SASL_AUTHENTICATION_FAILED
+from forebay_codecs.sasl import parse_authenticate, plain
 from forebay_codecs.scram import ScramClient, salt_password
 from forebay_proxy.commands import cli
 from tests.integration.checks import each_exactly_once, every_record_acknowledged
@@ -41,6 +41,7 @@ SIZE = 500
 """Bytes: those without a key are more than one turn of Forebay's partitioner."""
 PLAIN = "PLAIN"
 SERVICE = "forebay"
+WRONG = "another=one"
 AUDIT = {"kafka.authorizer.logger": "debug"}
 CLIENTS = (
     "java-0.10.2.2",  # SaslHandshake v0
@@ -280,21 +281,21 @@ def test_a_login_that_the_brokers_do_not_take_any_more_is_refused_here_too(
     """Their password is another one, and the file has not been told."""
     try:
         give_scram_password(stage.cluster, "bob", "another")
-        wait_until(lambda: says_no(stage, by_key), 30, "Forebay refuses bob")
+        wait_until(lambda: says_no(stage, by_key, "bob", password_of("bob")), 30, "Forebay refuses bob")
     finally:
         give_scram_password(stage.cluster, "bob", password_of("bob"))
     assert "forebay users add" in by_key.log.read_text()
 
 
-def says_no(stage: Stage, forebay: ForebayProcess) -> bool:
-    """Whether bob, with the password that the file knows, is told that it is wrong."""
+def says_no(stage: Stage, forebay: ForebayProcess, user: str, password: str) -> bool:
+    """Whether who logs in by SCRAM is told that the password is wrong."""
     with Wire(forebay.tls_bootstrap, stage.logins.authority.client_context()) as wire:
-        client = ScramClient("SCRAM-SHA-512", "bob", "nonce")
+        client = ScramClient("SCRAM-SHA-512", user, "nonce")
         assert wire.say(handshake(1, "SCRAM-SHA-512")) is not None
         first = wire.say(authenticate(client.first()))
         assert first is not None
         challenge = client.challenge(parse_authenticate(first, 1).auth_bytes)
-        final = client.final(salt_password("SCRAM-SHA-512", password_of("bob"), challenge))
+        final = client.final(salt_password("SCRAM-SHA-512", password, challenge))
         last = wire.say(authenticate(final))
     return last is not None and parse_authenticate(last, 1).error_code == SASL_AUTHENTICATION_FAILED
 
@@ -322,8 +323,22 @@ def test_who_has_no_identity_at_the_brokers_does_not_get_in_and_the_neighbours_t
     assert "User:eve has no identity at the brokers" in mapped.log.read_text()
 
 
+def logs_in(stage: Stage, forebay: ForebayProcess, password: str) -> bool:
+    """Whether alice is taken by PLAIN."""
+    with Wire(forebay.tls_bootstrap, stage.logins.authority.client_context()) as wire:
+        assert wire.say(handshake(1, PLAIN)) is not None
+        answer = wire.say(authenticate(plain("alice", password)))
+    return answer is not None and parse_authenticate(answer, 1).error_code == NONE
+
+
 def test_nothing_secret_is_told(stage: Stage, mapped: ForebayProcess, by_key: ForebayProcess) -> None:
+    for forebay in (stage.forebay, mapped):
+        assert logs_in(stage, forebay, password_of("alice"))
+        assert not logs_in(stage, forebay, WRONG)
+    assert not says_no(stage, by_key, "alice", password_of("alice"))
+    assert says_no(stage, by_key, "alice", WRONG)
     for forebay in (stage.forebay, mapped, by_key):
         log = forebay.log.read_text()
-        assert not any(password_of(user) in log for user in (*MAPPED, "eve"))
+        assert "a client whose login was refused" in log
+        assert not any(password in log for password in (*map(password_of, (*MAPPED, "eve")), WRONG))
         assert "Traceback" not in log

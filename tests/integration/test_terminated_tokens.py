@@ -223,15 +223,18 @@ def _without_times(heard: list[object]) -> list[object]:
 
 
 def test_a_new_key_of_the_issuer_is_found_and_an_outage_borne(stage: Stage) -> None:
-    """Last: the issuer has other keys then."""
-    stage.issuer.rotate("RS256")
-    deadline = time.monotonic() + PATIENCE_S
-    frames = in_turn(bearer(stage.issuer.token("alice")))
-    while tell(stage.forebay.bootstrap, frames)[-1] is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-    stage.issuer.status = 500
-    assert tell(stage.forebay.bootstrap, frames)[-1] is not None
-    stage.issuer.key = new_key("RS256")
-    frames = in_turn(bearer(stage.issuer.token("alice")), BEARER_REFUSED)
-    assert tell(stage.forebay.bootstrap, frames)[-1] is None
+    before = dict(vars(stage.issuer))
+    try:
+        stage.issuer.rotate("RS256")
+        deadline = time.monotonic() + PATIENCE_S
+        frames = in_turn(bearer(stage.issuer.token("alice")))
+        while tell(stage.forebay.bootstrap, frames)[-1] is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+        stage.issuer.status = 500
+        assert tell(stage.forebay.bootstrap, frames)[-1] is not None
+        stage.issuer.key = new_key("RS256")
+        frames = in_turn(bearer(stage.issuer.token("alice")), BEARER_REFUSED)
+        assert tell(stage.forebay.bootstrap, frames)[-1] is None
+    finally:
+        vars(stage.issuer).update(before)
