@@ -41,6 +41,8 @@ def watching(url: str, look: Callable[[TopApp, Pilot[None]], Awaitable[None]]) -
     async def watched() -> None:
         app = TopApp(by_url(url, read(None)))
         async with asyncio.timeout(SECONDS), app.run_test(size=(COLUMNS, LINES)) as pilot:
+            # A key that comes before may be undone: as it starts, the first table is shown and focused, by messages.
+            await until(pilot, lambda: column(app, "brokers", 0) == ["1", "2", "3"])
             await look(app, pilot)
 
     asyncio.run(watched())
@@ -58,7 +60,6 @@ def column(app: TopApp, kind: str, index: int) -> list[str]:
 
 def test_each_table_is_a_key_away_and_filled_when_it_is_seen(console: SyntheticConsole) -> None:
     async def look(app: TopApp, pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: column(app, "brokers", 0) == ["1", "2", "3"])
         assert str(app.query_one("#sentence", Static).content).startswith("3 of 3 brokers")
         assert column(app, "topics", 0) == []
         await pilot.press("t")
@@ -103,7 +104,6 @@ def test_where_nobody_answers_the_numbers_stay_and_it_is_said() -> None:
         console = stack.enter_context(SyntheticConsole(topics=1, partitions=1, clients=1, past=5))
 
         async def look(app: TopApp, pilot: Pilot[None]) -> None:
-            await until(pilot, lambda: column(app, "brokers", 0) == ["1", "2", "3"])
             await asyncio.to_thread(stack.close)
             await until(pilot, lambda: "Connection refused" in str(app.query_one("#sentence", Static).content))
             assert column(app, "brokers", 0) == ["1", "2", "3"]
