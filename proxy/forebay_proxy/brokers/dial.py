@@ -23,6 +23,10 @@ _LEFT: Final = "TLS: the other side has left in the middle of the handshake"
 """Such an error comes without a text."""
 
 
+class TlsFailed(ConnectionError):
+    """Something answers there with which no TLS session comes about: it is not that it cannot be reached."""
+
+
 async def dial(
     host: str,
     port: int,
@@ -67,7 +71,8 @@ async def dial(
 
 def _from(where: str, failure: OSError) -> OSError:
     if isinstance(failure, ssl.SSLError) or failure.errno is None:
-        return ConnectionError(f"{where}: {explain(failure) or _LEFT}")
+        kind = TlsFailed if isinstance(failure, ssl.SSLError) else ConnectionError
+        return kind(f"{where}: {explain(failure) or _LEFT}")
     # The system's words, not asyncio's; alone, without the number, which Python writes before them.
     why = failure.strerror if isinstance(failure, socket.gaierror) else os.strerror(failure.errno)
     return type(failure)(f"{where}: {why}")

@@ -13,7 +13,6 @@ import os
 import resource
 import shutil
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -32,6 +31,7 @@ from forebay_codecs.metadata_request import MAX_VERSION, encode_metadata_request
 from forebay_policies import response_memory, untaken_answers
 from forebay_policies.throttling import CLIENT_ID
 from forebay_proxy.brokers.connector import Connector, takes_produce
+from forebay_proxy.brokers.dial import TlsFailed
 from forebay_proxy.brokers.metadata_updater import LOWEST_VERSION
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.clients.client_listeners import tls_context
@@ -175,7 +175,7 @@ async def _try(connector: Connector, server: HostPort, what: str) -> _Tried:
         connection = await connector.open(*server)
     except socket.gaierror as error:
         return _Tried(Finding(what, FAILURE, f"its name is not known here: {error}"), down=True)
-    except (AuthenticationFailed, ssl.SSLError, UnicodeError, Malformed) as error:
+    except (AuthenticationFailed, TlsFailed, UnicodeError, Malformed) as error:
         return _Tried(Finding(what, FAILURE, str(error)))
     except OSError as error:
         return _Tried(Finding(what, FAILURE, str(error)), down=True)

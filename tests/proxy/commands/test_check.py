@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -149,6 +150,33 @@ async def test_a_broker_that_refuses_the_login_is_a_failure_though_others_take_i
     assert result.exit_code == 1
     assert line(result, f"broker 0 at {brokers.bootstrap[0]}").startswith("ok")
     assert line(result, f"broker 1 at {brokers.bootstrap[1]}").startswith("FAIL")
+
+
+def speaks_for(authority: Authority) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("kafka", LOOPBACK))
+    return context
+
+
+@in_loop
+async def test_a_broker_whose_certificate_is_not_accepted_is_a_failure_though_others_are(
+    port: int, tmp_path: Path
+) -> None:
+    (tmp_path / "others").mkdir()
+    ours, others = Authority(tmp_path), Authority(tmp_path / "others")
+    brokers = FakeCluster({"a": [0]}, nodes=2)
+    brokers.tls = speaks_for(ours)
+    trusted = ("--set", "security.protocol=SSL", "--set", f"ssl.truststore.location={ours.pem}")
+    async with brokers:
+        brokers[1].down()
+        brokers.tls = speaks_for(others)
+        await brokers[1].up()
+        result = await asyncio.to_thread(checked, str(brokers.bootstrap[0]), port, *trusted)
+    assert result.exit_code == 1
+    assert line(result, f"broker 0 at {brokers.bootstrap[0]}").startswith("ok")
+    refused = line(result, f"broker 1 at {brokers.bootstrap[1]}")
+    assert refused.startswith("FAIL")
+    assert "the certificate is not accepted" in refused
 
 
 def test_what_is_not_kafka_is_told_apart_in_time(port: int) -> None:
