@@ -69,7 +69,7 @@ class Balanced:
                 )
                 for name in REPLICAS
             }
-            stack.callback(self._kill_all)
+            stack.push(self._end_all)
             self.balancer = stack.enter_context(Haproxy(self._ways()))
             self._stack = stack.pop_all()
         return self
@@ -111,9 +111,10 @@ class Balanced:
         self.running.pop(name).stop()
         self.add(name)
 
-    def _kill_all(self) -> None:
-        for forebay in self.running.values():
-            forebay.kill()
+    def _end_all(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with ExitStack() as stack:
+            for forebay in self.running.values():
+                stack.callback(forebay.__exit__, kind, error, at)
 
     def imbalance(self) -> float:
         """By how much of the mean the replica with the most, or the fewest, connections is off it."""

@@ -9,6 +9,7 @@ The bootstrap port is P, broker n is on P + 1 + n, and P is chosen so that all o
 from __future__ import annotations
 
 import json
+import secrets
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,7 @@ class ForebayProcess:
         self._settings = dict(settings or {})
         self._options = list(options)
         self._env = dict(env or {})
-        self.log = Path(tempfile.mkdtemp(prefix="forebay-")) / "forebay.log"
+        self.log = Path(tempfile.gettempdir()) / f"forebay-{self.port}-{secrets.token_hex(4)}" / "forebay.log"
         self._server: Server | None = None
 
     @property
@@ -122,14 +123,16 @@ class ForebayProcess:
         return self
 
     def fails_to_start(self) -> str:
-        """Its log, once it has asked brokers several times in vain and is not ready. It is gone then."""
+        """Its log, once it has asked brokers several times in vain and is not ready. Both are gone then."""
         self._server = Server("forebay", self.command(), self.log, self._env)
         try:
             self._server.wait_until(self._has_tried, START_SECONDS)
             assert not self.ready()
         finally:
             self.kill()
-        return self.log.read_text()
+        said = self.log.read_text()
+        shutil.rmtree(self.log.parent)
+        return said
 
     def _has_tried(self) -> bool:
         return self.log.read_text().count("metadata refresh failed") >= _TRIED_SEVERAL_TIMES

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -83,15 +82,17 @@ class Server:
 
 
 class InFolder:
-    """A server with a folder of its own: both are gone when the test leaves it. `__enter__` starts `_server`."""
+    """A server with a folder of its own: both are gone when the test leaves it, or its process ends. `__enter__` starts
+    `_server`."""
 
     _server: Server
 
     def __init__(self, name: str) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        self._made = tempfile.TemporaryDirectory(prefix=f"{name}-", ignore_cleanup_errors=True)
+        self._folder = Path(self._made.name)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._server.kill()
-        shutil.rmtree(self._folder)
+        self._made.cleanup()
