@@ -38,6 +38,7 @@ from kafka.errors import KafkaError as PythonKafkaError  # type: ignore[import-u
 from tests.chaos.tally import Account, Promise, Tally
 from tests.kit.java import JavaClient
 from tests.kit.spec import Ack, ProduceSpec
+from tests.kit.waiting import wait_until
 
 RATE = 100
 """Records a second of each client: enough to have requests away at any time, and far below what the machine can do."""
@@ -47,6 +48,7 @@ VERSIONS = ("1.1.1", "2.8.2", "4.3.1")
 MAX_RECORDS = 200_000
 MAX_SECONDS = 1_000
 _FLUSH_SECONDS = 30
+_LEAVE_SECONDS = 60
 
 Produce = Callable[[str, Account, "Stop"], None]
 """Bootstrap servers, the account to fill, when to stop. Returns when nothing is outstanding, or given up on."""
@@ -211,6 +213,15 @@ class Carriers:
         self._stop = Stop(seconds)
         self._carriers = [self._carry(loader, bootstrap, account) for loader, account in accounts]
 
+    def under_way(self, acks: int, seconds: float) -> Self:
+        """Once each client was acknowledged so often; if not within that time, AssertionError, and they are stopped."""
+        try:
+            wait_until(lambda: self.acked_since(self.begun) >= acks, seconds, "the load is under way")
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
     def acked_since(self, moment: float) -> int:
         """Acknowledgements of the client that had the fewest since then. Raises what ended a client, if one ended."""
         for carrier in self._carriers:
@@ -230,7 +241,14 @@ class Carriers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """Sends no more; waits for what may still come, or be given up, but not for ever."""
         self._stop.set()
+        deadline = monotonic() + _LEAVE_SECONDS
+        for carrier in self._carriers:
+            carrier.thread.join(max(0.0, deadline - monotonic()))
 
     def _carry(self, loader: Loader, bootstrap: str, account: Account) -> _Carrier:
         carrier = _Carrier(account)

@@ -248,7 +248,7 @@ class Stage:
         topic = self.new_topic("warm")
         load = self.clients.start(self.bootstrap, topic)
         with self.bystanders() as bystanders:
-            wait_until(lambda: load.acked_since(load.begun) >= 10, RECOVERY_SECONDS, "a first load is carried")
+            load.under_way(10, RECOVERY_SECONDS)
             bystanders.stop()
         load.stop()
         self.probe(topic)
@@ -263,6 +263,4 @@ def _bystanders_topic(node: int) -> str:
 
 def start_load(stage: Stage, topic: str) -> Load:
     """A load of all clients, under way."""
-    load = stage.clients.start(stage.bootstrap, topic)
-    wait_until(lambda: load.acked_since(load.begun) >= 20, RECOVERY_SECONDS, "the load is under way")
-    return load
+    return stage.clients.start(stage.bootstrap, topic).under_way(20, RECOVERY_SECONDS)

@@ -69,8 +69,7 @@ def _fleeting_load(stage: Stage) -> Load:
     # librdkafka sends records of a topic that was unknown again, and not in their order.
     unordered = replace(confluent(_PATIENCE_MS), promise=Promise(ordered=False, offsets=False))
     load = Load(stage.bootstrap, stage.new_topic("fleeting"), (unordered, kafka_python(_PATIENCE_MS)))
-    wait_until(lambda: load.acked_since(load.begun) >= 20, RECOVERY_SECONDS, "the second load is under way")
-    return load
+    return load.under_way(20, RECOVERY_SECONDS)
 
 
 _TOUCHES = frozenset[Place]({TOPICS})

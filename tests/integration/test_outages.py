@@ -90,9 +90,7 @@ class Scene:
         once = {"retries": "0", "request.timeout.ms": ms, "max.in.flight.requests.per.connection": "1", **props}
         other = confluent(3 * int(ms))
         other = replace(other, props={**other.props, **props})
-        load = Load(self.forebay.bootstrap, topic, [java(self.jvm, once), other])
-        flows(load, load.begun)
-        return load
+        return Load(self.forebay.bootstrap, topic, [java(self.jvm, once), other]).under_way(SOME, SOON)
 
     def account(self, load: Load, since: float | None = None) -> tuple[list[Tally], Findings]:
         tallies = load.stop()

@@ -54,6 +54,7 @@ class FrameRelay:
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
+        assert not self._thread.is_alive(), f"the relay on {self._port} does not end"
 
     def _looks(self) -> tuple[Look, Look]:
         """What looks at the requests, and at the responses, of a new connection."""

@@ -42,7 +42,7 @@ def free_run(count: int) -> int:
     while len(_given) > len(_RANGE) // 2:
         del _given[next(iter(_given))]
     for _ in range(1_000):
-        first = _rng.choice(_RANGE)
+        first = _rng.choice(_RANGE[: len(_RANGE) - count + 1])
         run = range(first, first + count)
         if _given.keys().isdisjoint(run) and all(map(_is_free, run)):
             _given.update(dict.fromkeys(run))
