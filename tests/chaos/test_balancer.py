@@ -28,6 +28,7 @@ SOME = ("0.8.2.2", "1.1.1", "4.3.1")
 ALL = (*ANCIENT_CLIENT_VERSIONS, *CLIENT_VERSIONS)
 PARTITIONS = 6
 EVEN = 0.2
+NOTICED_S = 5.0
 QUICK = {"reconnect.backoff.max.ms": "500", "max.block.ms": "10000", "request.timeout.ms": "5000"}
 SENDS_ONCE = {**QUICK, "retries": "0"}
 AGAIN = {**QUICK, "delivery.timeout.ms": "20000", "max.in.flight.requests.per.connection": "1"}
@@ -69,8 +70,8 @@ class Fleet:
 
 
 def evens_out(balanced: Balanced) -> None:
-    seconds = 2 * MAX_AGE_S
-    wait_until(lambda: balanced.imbalance() < EVEN, seconds, f"less than {EVEN:.0%} off the mean, in two maximum ages")
+    what = f"less than {EVEN:.0%} off the mean, in two maximum ages, once the balancer has seen that it is there"
+    wait_until(lambda: balanced.imbalance() < EVEN, 2 * MAX_AGE_S + NOTICED_S, what)
 
 
 @pytest.mark.whole

@@ -78,7 +78,7 @@ def test_who_guesses_costs_neighbours_little_and_leaves_nothing(tmp_path: Path) 
             took = resident(forebay.pid) - before
             text = forebay.log.read_text()
     print(f"{took / 1e6:.1f} MB")
-    assert more > 20 * SECONDS, "they were many"
+    assert more > GUESSERS, "they were many"
     assert counted >= refused
     assert worst(direct, through)
     assert through.errors == 0

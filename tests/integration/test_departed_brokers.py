@@ -38,8 +38,9 @@ def test_both_workers_name_it_for_as_long_as_a_client_may_wait_in_the_other(brok
         wait_until(lambda: not _knows(brokers.ports[0]), SOON, "the others know that it has left")
         left = monotonic()
         while monotonic() < left + PATIENCE_S - 2:
-            asked = monotonic()
-            assert _named(forebay) == SPREAD, f"{asked - left:.1f} s after it had left"
+            named = _named(forebay)
+            after = monotonic() - left
+            assert named == SPREAD or after > PATIENCE_S, f"{after:.1f} s after it had left"
         wait_until(lambda: _named(forebay) == 0, SOON, "it is named no more")
 
 

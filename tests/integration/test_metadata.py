@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from statistics import median
 from typing import Any
 from uuid import UUID
 
@@ -230,13 +231,14 @@ def test_late_metadata_is_not_noticed_by_who_produces() -> None:
             return time.monotonic() - begun
 
         acknowledged("known", 0)
+        usual = [acknowledged("known", number) for number in range(300)]
         for relay in relays:
             relay.hold(1000 * LATE)
         late_at = time.monotonic()
         waits: list[float] = []
         while time.monotonic() < late_at + LATE + 2:  # past several refreshes that are due, and one that is answered
             waits.append(acknowledged("known", len(waits)))
-        assert max(waits) < 1
-        assert len(waits) > 100
+        assert max(waits) < 1 + 2 * max(usual)
+        assert median(waits) < 0.05 + 2 * median(usual)
         # The measure of it: who asks for a topic that nobody knows does wait.
         assert acknowledged("unknown", 0) > 1
