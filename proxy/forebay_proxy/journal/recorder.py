@@ -108,12 +108,10 @@ class Journal:
     moments are seconds of `time.monotonic`.
     """
 
-    def __init__(
-        self, worker: int, stats: MetricRegistry, own_topic: str = "", *, patience_s: float = PATIENCE_S
-    ) -> None:
+    def __init__(self, worker: int, stats: MetricRegistry, own_topic: str = "") -> None:
         self.worker = worker
-        self.patience_s = patience_s
-        """For what is written turn by turn, where the sink is crowded."""
+        self.most_later = MOST_LATER
+        self.patience_s = PATIENCE_S
         self.started_us = time.time_ns() // 1000
         self.process = f"{socket.gethostname()}-{os.getpid()}-{self.started_us:x}"
         self.batch_rows = 0
@@ -211,10 +209,10 @@ class Journal:
         """Add `count` rows of about `size` bytes, which `rows` makes, ROWS_A_TURN at a time: so they neither keep
         others waiting nor take the room that others' rows have in the sink.
 
-        `done` is told, later or at once, how many were dropped unmade, for want of room. They are counted here.
+        `done` is told, in a later turn of the loop, how many were dropped unmade, for want of room; these are counted.
         """
         many = _Many(rows, count, size, done)
-        if self._later and self._later_size + size > MOST_LATER:
+        if self._later and self._later_size + size > self.most_later:
             self._drop(many)
             return
         self._later.append(many)
@@ -235,7 +233,7 @@ class Journal:
         self._write_some()
 
     def _waits_for_room(self) -> bool:
-        """There is none for what is to be written turn by turn. After `patience_s` nothing of it is left."""
+        """There is none for what is to be written turn by turn. After `patience_s` of that nothing of it is left."""
         if self._sink is None or not self._sink.crowded:
             self._crowded_since = None
             return False
@@ -264,12 +262,12 @@ class Journal:
             self._later.append(many)
             self._later_size += many.size
         else:
-            many.done(0)
+            asyncio.get_running_loop().call_soon(many.done, 0)
 
     def _drop(self, many: _Many) -> None:
         self._dropped_here += many.left
         log.warning("journal rows dropped", rows=many.left, why="requests of many partitions have more than it takes")
-        many.done(many.left)
+        asyncio.get_running_loop().call_soon(many.done, many.left)
 
     def batch(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, fate: BatchFate, error_code: int, offset: int
@@ -392,6 +390,8 @@ class Journal:
                 next_gauges = max(next_gauges + GAUGES_S, monotonic())
                 self.write(self._gauges())
             self._hand_over()
+            if self._sink is not None and not self._sink.crowded:
+                self._crowded_since = None
             self._offset = time.time() - monotonic()  # the time of day is adjusted now and then
             await asyncio.sleep(HAND_OVER_S)
 

@@ -116,7 +116,8 @@ class TestManyRows:
         self.stats = MetricRegistry()
 
     def _begun(self, patience_s: float = 60.0) -> tuple[_Lines, Journal]:
-        sink, journal = _Lines(), Journal(0, self.stats, patience_s=patience_s)
+        sink, journal = _Lines(), Journal(0, self.stats)
+        journal.patience_s = patience_s
         journal.start(sink)
         return sink, journal
 
@@ -169,9 +170,18 @@ class TestManyRows:
         assert self.done == [left]
         assert [(line["event"], line["rows"]) for line in lines] == [("journal rows dropped", left)]
         assert self.stats.take().counters["forebay_journal_rows_dropped_total", ()] == left
+        self._adds(journal, 2 * ROWS_A_TURN)
+        await until(lambda: self.done[1:] == [2 * ROWS_A_TURN])
         sink.crowded = False
         self._adds(journal, 2 * ROWS_A_TURN)
-        await until(lambda: self.done[1:] == [0])
+        await until(lambda: self.done[2:] == [0])
+        await until(lambda: journal._crowded_since is None)
+        journal.patience_s = 60.0
+        sink.crowded = True
+        self._adds(journal, 2 * ROWS_A_TURN)
+        await turns(5)
+        assert self.done[3:] == []
+        sink.crowded = False
         await journal.close()
 
     @in_loop
@@ -196,6 +206,7 @@ class TestManyRows:
         await turns(5)
         closing.cancel()
         await asyncio.wait([closing])
+        await turns(1)
         assert self.done == [2 * ROWS_A_TURN]
         assert self.stats.take().counters["forebay_journal_rows_dropped_total", ()] == 2 * ROWS_A_TURN
 
@@ -205,14 +216,16 @@ class TestManyRows:
         _, journal = self._begun()
         self._adds(journal, 2 * ROWS_A_TURN, size=2 * MOST_LATER)
         self._adds(journal, 3 * ROWS_A_TURN)
-        assert self.done == [3 * ROWS_A_TURN]
-        await until(lambda: self.done[1:] == [0])
+        await until(lambda: len(self.done) == 2)
+        assert self.done == [3 * ROWS_A_TURN, 0]
         assert self.made == 2 * ROWS_A_TURN
         self._adds(journal, 2 * ROWS_A_TURN, size=MOST_LATER - 1)
         self._adds(journal, 2 * ROWS_A_TURN, size=1)
         self._adds(journal, 2 * ROWS_A_TURN, size=1)
+        await turns(1)
         assert self.done[2:] == [2 * ROWS_A_TURN]
         await journal.close()
+        await turns(1)
         assert self.done[3:] == [0, 0]
 
 
@@ -634,6 +647,31 @@ class TestLedger:
             rows = of(LedgerRow, await ended(forebay, tmp_path))
         assert Counter(row.number for row in rows) == {1: 3 * ROWS_A_TURN, 2: 1, 3: 1}
         assert sorted(row.seq or 0 for row in rows) == list(range(1, len(rows) + 1))
+
+    @in_loop
+    async def test_whose_rows_are_dropped_at_once_sends_on_in_order(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(JournalFiles, "crowded", property(lambda self: True))
+        many = produce(1, *[("ponds", 0, batch(keyed("a")))] * 2 * ROWS_A_TURN)
+        async with (
+            FakeCluster({"ponds": [0]}) as cluster,
+            running(cluster.bootstrap, journal_dir=str(tmp_path), journal_ledger=True) as forebay,
+        ):
+            assert forebay.app._journal is not None
+            forebay.app._journal.most_later = 0
+            other, client = await forebay.client(0), await forebay.client(0)
+            cluster[0].holds(PRODUCE)
+            other.send(transactional(many))
+            await cluster[0].receives(PRODUCE)
+            client.send(transactional(many) + transactional(produce(2, ("ponds", 0, batch(keyed("b"))))))
+            asked = [await cluster[0].receives(PRODUCE) for _ in range(2)]
+            asked_of = [sum(len(partitions) for _, partitions in each.produce.topics) for each in asked]
+            assert asked_of == [2 * ROWS_A_TURN, 1]
+            cluster[0].releases(PRODUCE)
+            for each in asked:
+                each.answer()
+            await client.receives(1, 2)
 
     @in_loop
     async def test_rows_that_found_no_room_have_numbers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
