@@ -258,6 +258,21 @@ async def test_no_broker_at_the_start_is_tried_again() -> None:
 
 
 @in_loop
+async def test_each_pause_after_a_failure_is_twice_as_long_as_the_one_before() -> None:
+    async with FakeCluster({"a": [0]}) as brokers:
+        brokers[0].down()
+        running = Updating(brokers, Random(1), retry_backoff_ms=10, retry_backoff_max_ms=1000)
+        task = asyncio.get_running_loop().create_task(running.updater.run())
+        failures = running.stats.counter("forebay_errors_total", side="upstream", kind="metadata")
+        began = monotonic()
+        await until(lambda: failures.value >= 6)
+        assert monotonic() - began >= 0.8 * (0.01 + 0.02 + 0.04 + 0.08 + 0.16)
+        task.cancel()
+        running.updater.close()
+        await turns()
+
+
+@in_loop
 async def test_more_topics_than_a_broker_takes_in_a_request_are_asked_for_one_part_after_the_other() -> None:
     names = [f"t{number}" for number in range(7)]
     with pytest.MonkeyPatch.context() as patch:
@@ -464,6 +479,23 @@ class TestABrokerThatDoesNotHelp:
             running.updater.leader_changed("ponds")
             await until(lambda: running.asked().count(["ponds"]) == 2)
             assert len([a for a in brokers[first].requests(METADATA) if topics(a) == ["ponds"]]) == 1
+
+    @in_loop
+    async def test_the_one_that_answered_last_is_never_the_next_while_there_is_another(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(metadata_updater, "HEDGE_S", PATIENCE)
+        async with FakeCluster({"ponds": [0]}, nodes=2) as brokers, updating(brokers, retry_backoff_ms=1) as running:
+            running.want("ponds")
+            await until(lambda: running.ready == ["ponds"])
+            answered = []
+            for _ in range(10):
+                for broker in brokers.brokers.values():
+                    broker.forget()
+                running.updater.leader_changed("ponds")
+                await until(lambda: running.asked() == [["ponds"]])
+                answered += [node for node in range(2) if brokers[node].requests(METADATA)]
+            assert answered in ([0, 1] * 5, [1, 0] * 5)
 
     @in_loop
     async def test_one_that_took_its_time_is_not_asked_again_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:

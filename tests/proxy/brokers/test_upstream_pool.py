@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from time import monotonic
 
 import pytest
 import structlog
@@ -26,14 +27,17 @@ from tests.kit.ports import LOOPBACK
 class Stage:
     """A pool to one broker, and what its user was told."""
 
-    def __init__(self, cluster: FakeCluster, max_connections: int = MAX_CONNECTIONS) -> None:
+    def __init__(
+        self, cluster: FakeCluster, max_connections: int = MAX_CONNECTIONS, backoff_ms: tuple[int, int] = (1, 1)
+    ) -> None:
         self.node = Node(0, LOOPBACK, cluster[0].port, 0.0)
         self.told: list[tuple[str, int]] = []
         self.wakes = 0
         self.patience = 60.0
         self.errors: list[str] = []
         self.speaks = True
-        quick = settings(cluster.bootstrap, 0, reconnect_backoff_ms=1, reconnect_backoff_max_ms=1)
+        first, most = backoff_ms
+        quick = settings(cluster.bootstrap, 0, reconnect_backoff_ms=first, reconnect_backoff_max_ms=most)
         stats = MetricRegistry()
         self.pool = UpstreamPool(self.node, self, Connector(quick, stats), quick, stats, Random(1), max_connections)
 
@@ -227,6 +231,17 @@ class TestOpening:
             await until(lambda: stage.pool.connected == 1)
             tries = len(stage.told) - 1
             assert stage.told == [*[("failed", number) for number in range(tries)], ("reached", tries)]
+            stage.pool.close()
+
+    @in_loop
+    async def test_each_pause_before_another_attempt_is_twice_as_long_as_the_one_before(self) -> None:
+        async with FakeCluster({}) as cluster:
+            stage = Stage(cluster, backoff_ms=(10, 1000))
+            cluster[0].down()
+            began = monotonic()
+            assert stage.pool.take() is None
+            await until(lambda: len(stage.told) >= 6)
+            assert monotonic() - began >= 0.8 * (0.01 + 0.02 + 0.04 + 0.08 + 0.16)
             stage.pool.close()
 
     @in_loop
