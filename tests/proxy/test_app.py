@@ -128,6 +128,25 @@ class TestBackpressure:
             await neighbour.receives(1)
 
     @in_loop
+    async def test_answers_that_wait_behind_a_slower_one_take_little_memory(self) -> None:
+        topics = {f"{number:03}" * 20: [0] * 50 for number in range(20)}
+        async with FakeCluster(topics) as cluster, running(cluster.bootstrap) as forebay:
+            client = await forebay.client(0)
+            client.send(metadata(9_999, *topics))
+            (response,) = await client.receives(9_999)
+            most = MAX_UNSENT + len(response.whole)
+            cluster[0].holds(LIST_GROUPS)
+            numbers = range(2, 2 + 2 * most // len(response.whole))
+            client.send(echo(1), *[metadata(number, *topics) for number in numbers])
+            slow = await cluster[0].receives(LIST_GROUPS)
+            (connection,) = [c for c in forebay.app._connections if c.awaiting]
+            await until(lambda: connection.orderer.held >= MAX_UNSENT)
+            await turns(100)
+            assert connection.orderer.held < most
+            slow.answer()
+            await client.receives(1, *numbers)
+
+    @in_loop
     async def test_a_client_that_leaves_while_it_is_held_is_noticed(self) -> None:
         async with (
             FakeCluster({"ponds": [0]}) as cluster,

@@ -360,6 +360,9 @@ class TestEnd:
         stage.upstream.expect(APIS[SASL_HANDSHAKE], 1, 1)
         await connected(stage)
         assert stage.upstream.own_login
+        ((opaque, _),) = stage.gateway.connections
+        opaque.data_received((10).to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes(6))
+        assert not len(stage.orderer)
         stage.upstream.leave_if_idle()
         assert stage.upstream.is_open
         stage.upstream.upstream_left()

@@ -411,6 +411,19 @@ class TestLostBrokers:
             assert only(answer).error_code == 0
 
     @in_loop
+    async def test_no_client_is_waited_for_beyond_the_time_that_a_record_has(self) -> None:
+        short: dict[str, Any] = {"linger_ms": 0, "request_timeout_ms": 500, "delivery_timeout_ms": 500}
+        async with (
+            FakeCluster(PONDS, 2) as cluster,
+            running(cluster.bootstrap, producers_only=True, **short) as forebay,
+        ):
+            client = await connected(forebay)
+            cluster[1].holds(PRODUCE)
+            client.send(produce(1, ("ponds", 1, idempotent("b")), acks=-1, timeout_ms=3_600_000))
+            (answer,) = await client.receives(1)
+            assert only(answer).error_code == error_codes.REQUEST_TIMED_OUT
+
+    @in_loop
     async def test_an_answer_that_cannot_be_read_counts_as_lost(self) -> None:
         async with FakeCluster(PONDS, 2) as cluster, running(cluster.bootstrap, producers_only=True) as forebay:
             client = await connected(forebay)
