@@ -79,9 +79,11 @@ def test_a_topic_that_was_given_partitions_begins_anew() -> None:
 def test_what_is_long_gone_makes_room() -> None:
     history = History(16 * MIB)
     history.put("client", "old", 0, [1, 0])
+    alone = history.size
     history.put("client", "new", 3600, [1, 0])
     history.sweep(3600)
     assert list(history.keys("client")) == ["new"]
+    assert history.size == alone
 
 
 def test_however_many_there_are_it_keeps_its_bytes_and_says_what_is_missing() -> None:

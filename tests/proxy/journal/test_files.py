@@ -108,6 +108,24 @@ class TestClosing:
         await sink.close()
 
     @in_loop
+    async def test_it_is_on_the_disk_before_it_is_visible_and_no_more_open(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced: list[tuple[int, int]] = []
+
+        def fsync(descriptor: int) -> None:
+            assert os.fstat(descriptor).st_size
+            synced.append((len(closed_files(tmp_path)), len(left(tmp_path))))
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        sink = files(tmp_path)
+        sink.open()
+        sink.put(b"1\n", 1)
+        await sink.close()
+        assert len(closed_files(tmp_path)) == 1
+        assert synced == [(0, 1)]
+
+    @in_loop
     async def test_without_lines_there_is_no_file(self, tmp_path: Path) -> None:
         sink = files(tmp_path)
         sink.open()
@@ -348,10 +366,10 @@ class TestBadDisks:
         file = sink._segment._file
 
         class Full:
-            """Takes three bytes, then none."""
+            """Takes some bytes, then none."""
 
             def write(self, data: memoryview) -> int:
-                file.write(data[:3])
+                file.write(data[:20])
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
             def __getattr__(self, name: str) -> object:
@@ -359,7 +377,7 @@ class TestBadDisks:
 
         monkeypatch.setattr(sink._segment, "_file", Full())
         with structlog.testing.capture_logs() as logs:
-            sink.put(b"lost\n", 2)
+            sink.put(b"lost, and longer than after\n", 2)
             await until(lambda: sink.dropped)
         assert sink.dropped == 2
         assert logs[0]["event"] == "journal rows dropped, the disk refuses them"
