@@ -29,6 +29,7 @@ import pytest
 import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
+from forebay_policies.retry import JITTER
 from forebay_proxy import __version__
 from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.console.api import NOTHING_TOLD
@@ -41,7 +42,7 @@ from forebay_proxy.process import worker_slot
 from forebay_proxy.process.in_force import Read, SettingsInForce
 from forebay_proxy.process.lifecycle import FAILED, SIGNALS
 from forebay_proxy.process.reloading import Reloaded, Reloading
-from forebay_proxy.process.supervisor import Supervisor
+from forebay_proxy.process.supervisor import STEADY_S, Supervisor
 from forebay_proxy.process.worker_slot import HUNG_S, SILENT_S
 from forebay_proxy.security.renewals import Renewals
 from tests.kit.event_loop import turns, until
@@ -699,6 +700,38 @@ def test_why_a_worker_cannot_start_again_is_told_each_time(monkeypatch: pytest.M
         with structlog.testing.capture_logs() as logs:
             await until(lambda: [line["event"] for line in logs].count("worker died") >= 2)
         assert [line["error"] for line in logs if line["event"] == "worker lost"] == ["client.rack: it fails"]
+        supervisor.stop.draining.set()
+        assert await asyncio.wait_for(running, LONG) == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_pause_doubles_while_a_worker_keeps_dying_and_one_that_lived_for_long_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervision, "RESTART_BACKOFF_S", 0.001)
+    now = 0.0
+    lives = iter((0.0, STEADY_S, 1.0, STEADY_S + 1, 1.0))
+
+    class Dying(Worker):
+        async def live(self) -> int:
+            nonlocal now
+            for lived in lives:
+                now += lived
+                return FAILED
+            return await super().live()
+
+    worker = Dying(0, settings_of(2), [])
+    ready(worker)
+    monkeypatch.setattr(supervision, "WorkerSlot", lambda *_: worker)
+
+    async def scenario() -> None:
+        supervisor = supervisor_of(1, lambda: now)
+        with structlog.testing.capture_logs() as logs:
+            running = asyncio.create_task(supervisor.run())
+            await until(lambda: worker.log)
+        pauses = [line["restart_in_s"] for line in logs if line["event"] == "worker died"]
+        assert pauses == [pytest.approx(pause, JITTER) for pause in (0.001, 0.002, 0.004, 0.001, 0.002)]
         supervisor.stop.draining.set()
         assert await asyncio.wait_for(running, LONG) == 0
 
