@@ -393,6 +393,15 @@ def test_who_is_in_a_hurry_sets_no_time_for_others(waits: list[int], shortest: i
     assert batch.timeouts_ms == (shortest, max(waits))
 
 
+def test_who_has_its_answer_sets_no_time_for_others() -> None:
+    batch = make()
+    owners = [FakeOwner(timeout_ms) for timeout_ms in (5_000, 10_000, 30_000)]
+    for owner in owners:
+        add(batch, client_batch(b"a"), owner)
+    owners[0].done = owners[2].done = True
+    assert batch.timeouts_ms == (10_000, 10_000)
+
+
 def test_abandoned_when_nobody_waits_any_more() -> None:
     owners = [FakeOwner(), FakeOwner()]
     batch = make()
