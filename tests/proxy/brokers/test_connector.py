@@ -237,6 +237,7 @@ async def test_a_refused_login_is_told_once_and_the_broker_left_alone_for_a_whil
         assert [line["event"] for line in logs] == ["broker refuses Forebay's login"]
         assert "canary" not in str(logs)
         assert guarded.stats.take().counters["forebay_errors_total", ("upstream", "authentication")] == 1
+        await until(lambda: not cluster[0].connections)
         guarded.stop()
 
 

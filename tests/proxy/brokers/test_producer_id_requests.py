@@ -12,7 +12,7 @@ import structlog
 
 from forebay_codecs.api_keys import INIT_PRODUCER_ID
 from forebay_codecs.error_codes import CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_LOAD_IN_PROGRESS
-from forebay_policies.idempotence import MAX_IDS, ProducerIds
+from forebay_policies.idempotence import MAX_EPOCH, MAX_IDS, ProducerIds
 from forebay_proxy.brokers import producer_id_requests
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.connector import Connector
@@ -25,7 +25,7 @@ from tests.kit.fake_broker import FakeCluster
 
 
 class Asking:
-    def __init__(self, cluster: FakeCluster) -> None:
+    def __init__(self, cluster: FakeCluster, seed: int = 1) -> None:
         self.ids = ProducerIds()
         self.stats = MetricRegistry()
         told = settings(cluster.bootstrap, 1)
@@ -33,7 +33,7 @@ class Asking:
         addresses = BrokerAddresses(fakes.known(fakes.accumulator(), {}, nodes=()), cluster.bootstrap, Random(1))
         connector = Connector(told, self.stats)
         self.requests = ProducerIdRequests(
-            self.ids, addresses, connector, told, self.stats, Random(1), lambda: self.has_sent
+            self.ids, addresses, connector, told, self.stats, Random(seed), lambda: self.has_sent
         )
 
     @property
@@ -46,8 +46,8 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(cluster: FakeCluster) -> AsyncIterator[Asking]:
-    it = Asking(cluster)
+async def asking(cluster: FakeCluster, seed: int = 1) -> AsyncIterator[Asking]:
+    it = Asking(cluster, seed)
     task = asyncio.get_running_loop().create_task(it.requests.run())
     try:
         yield it
@@ -65,6 +65,20 @@ async def test_a_worker_begins_with_two_ids_of_any_broker() -> None:
         assert it.stats.take().gauges["forebay_producer_ids", ()] == 2
         found = [it.ids.of((waits, False, "forebay")) for waits in (False, True)]
         assert sorted(one.number for one in found if one is not None) == [100, 101]
+
+
+@in_loop
+async def test_an_id_begins_with_a_random_epoch_as_a_cluster_that_was_wiped_gives_out_the_same_ids_again() -> None:
+    epochs = []
+    for seed in range(4):
+        async with FakeCluster({}) as cluster:
+            cluster.idempotent = True
+            async with asking(cluster, seed) as it:
+                await until(lambda: it.ids.count == 2)
+            found = [it.ids.of((waits, False, "forebay")) for waits in (False, True)]
+            epochs += [one.first_epoch for one in found if one is not None]
+    assert len(set(epochs)) == 8
+    assert all(0 < epoch <= MAX_EPOCH // 2 for epoch in epochs), "as many again can be raised to"
 
 
 @in_loop

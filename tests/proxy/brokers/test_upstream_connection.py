@@ -118,6 +118,24 @@ async def test_a_login_that_is_not_renewed_ends_the_connection_and_all_are_told_
 
 
 @in_loop
+async def test_who_leaves_while_it_is_renewed_takes_nobody_elses_connection_along() -> None:
+    async with FakeCluster({}) as cluster:
+        stage = Stage(cluster)
+        connection = await stage.open()
+        stage.broker.holds(SASL_AUTHENTICATE)
+        stage.make_due(connection)
+        leaves = asyncio.get_running_loop().create_task(connection.renew())
+        stage.call(connection, 0)
+        login = await stage.broker.receives(SASL_AUTHENTICATE)
+        leaves.cancel()
+        await turns()
+        login.answer()
+        await until(lambda: stage.answers)
+        assert stage.answers == [(0, True)]
+        connection.close()
+
+
+@in_loop
 async def test_a_broker_that_leaves_meanwhile_is_told_to_who_waits() -> None:
     async with FakeCluster({}) as cluster:
         stage = Stage(cluster)
