@@ -20,6 +20,7 @@ from forebay_policies.response_memory import ResponseMemory
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
+from forebay_proxy.brokers.metadata_updater import MetadataUpdater
 from forebay_proxy.brokers.upstream_connection import UpstreamConnection
 from forebay_proxy.clients.gateway import Gateway
 from forebay_proxy.clients.listener import Listener
@@ -34,9 +35,11 @@ from forebay_proxy.realms.realm import Realm, Shared, TouchSettings
 from forebay_proxy.realms.realms import AGAIN_S, ClientRealms, Membership
 from forebay_proxy.security.authenticator import AuthenticationFailed
 from forebay_proxy.security.logins import BearerLogin, DelegatedLogin, PasswordLogin, Token
+from tests.kit import fakes_proxy as fakes
 from tests.kit.app import settings
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.ports import LOOPBACK, free_run
+from tests.kit.wire import keyed
 
 
 class Land:
@@ -259,6 +262,50 @@ async def test_one_that_is_forgotten_leaves_nothing_behind() -> None:
         assert land.stats.take().gauges == gauges
         assert land.shared.caches == {land.home.view.cache}
     assert [task for task in land.ended if not task.cancelled()] == []
+
+
+class Leaving:
+    """Records without acks, of a client that is gone."""
+
+    def abort(self) -> None:
+        raise NotImplementedError
+
+
+@in_loop
+async def test_what_clients_that_left_have_sent_without_acks_is_waited_for() -> None:
+    land = Land()
+    member = land.join("alice")
+    await until(lambda: all(realm.at_rest for realm in land.realms))
+    (realm,) = land.realms
+    leaving = Leaving()
+    realm.departing.add(leaving)
+    member.leave()
+    now = monotonic()
+    for seconds in (0.0, KEPT_S):
+        land.realms.sweep(now + seconds)
+    assert land.identities() == 1
+    realm.departing.discard(leaving)
+    for seconds in (KEPT_S, 2 * KEPT_S):
+        land.realms.sweep(now + seconds)
+    assert land.identities() == 0
+    land.realms.close()
+
+
+@in_loop
+async def test_one_that_begins_while_the_process_leaves_asks_nobody_about_records_without_a_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    land = Land()
+    land.realms.retire()
+    land.join("alice")
+    (realm,) = land.realms
+    asked: list[object] = []
+    monkeypatch.setattr(MetadataUpdater, "invalidate", lambda updater, names, why: asked.append(names))
+    fakes.append(realm.accumulator, realm.accumulator.topic("ponds").queue(0), keyed("late"))
+    realm.accumulator.flush_all(monotonic())
+    await turns()
+    assert asked == []
+    land.realms.close()
 
 
 class Asked:
