@@ -431,6 +431,23 @@ def test_of_a_batch_that_comes_back_runs_whose_client_has_left_are_taken_out() -
     bench.assert_empty()
 
 
+def test_but_one_that_may_be_appended_already_is_not_cut_and_all_are_told() -> None:
+    bench = Bench()
+    told: list[RecordRun] = []
+    bench.accumulator.observe(opened=lambda *_: None, ready=lambda _: None, deserted=told.extend)
+    owners = [FakeOwner() for _ in range(3)]
+    runs = [bench.append(0, b"a", lane=KEPT, owner=owner) for owner in owners]
+    bench.accumulator.flush_all(bench.now)
+    batch = bench.drain_one(1)
+    batch.tries, batch.tainted = 1, True
+    bench.back(0, batch)
+    owners[1].left = True
+
+    assert bench.send_all(1) == []
+    assert told == runs
+    bench.assert_empty()
+
+
 def test_dropping_what_waits_for_a_leader_frees_its_memory_and_lets_in_who_waits() -> None:
     bench = Bench(partitions=1, memory=8 * KIB)
     bench.lead(NO_LEADER)
