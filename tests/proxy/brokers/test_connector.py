@@ -351,6 +351,11 @@ async def test_a_password_that_changes_is_used_at_once_and_for_sessions_that_sta
         with pytest.raises(ConnectionError):
             await session.renew(call)
         assert plain(USER, "wrong") in said[1]
+        renewable.prepare(msgspec.structs.replace(right, sasl_jaas_config=Secret(login_line("PLAIN", user="other"))))()
+        said.clear()
+        with pytest.raises(ConnectionError):
+            await session.renew(call)
+        assert plain(USER, PASSWORD) in said[1], "a broker takes no other user's login there"
         own.transport.close()
         guarded.stop()
 
@@ -423,6 +428,21 @@ async def test_one_for_a_client_logs_in_as_that_client_while_there_is_one() -> N
         ]
         assert "canary" not in str(logs)
         assert not base.is_refused
+
+
+@in_loop
+async def test_where_that_client_leaves_meanwhile_nothing_is_sent_without_a_login() -> None:
+    async with FakeCluster({}) as cluster:
+        base = Connector(settings(cluster.bootstrap, 1, security_protocol="SASL_PLAINTEXT"), MetricRegistry())
+        connector = base.of_clients(Principals())
+        connector.present(PasswordLogin("PLAIN", "alice", Secret("hers")))
+        cluster[0].holds(API_VERSIONS)
+        opening = asyncio.get_running_loop().create_task(connector.open(LOOPBACK, cluster[0].port))
+        asked = await cluster[0].receives(API_VERSIONS)
+        connector.withdraw()
+        asked.answer()
+        with pytest.raises(AuthenticationFailed, match="no client is there"):
+            await soon(opening)
 
 
 @in_loop

@@ -133,6 +133,20 @@ async def test_a_name_that_nobody_knows_is_told_with_its_port(monkeypatch: pytes
 
 
 @in_loop
+async def test_a_name_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = Resolving((), ())
+
+    async def silent(host: str, port: int, **how: Any) -> list[tuple[Any, ...]]:
+        return await asyncio.Future()
+
+    loop.getaddrinfo = silent
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
+    dialling = asyncio.ensure_future(dial("kafka.example", 9092, 0.05, asyncio.Protocol))
+    await until(dialling.done)
+    assert isinstance(dialling.exception(), TimeoutError)
+
+
+@in_loop
 async def test_silence_is_told_as_a_timeout_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Resolving(("192.0.2.1",), ("192.0.2.1",))
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
