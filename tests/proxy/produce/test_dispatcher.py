@@ -15,7 +15,9 @@ import pytest
 
 from forebay_codecs.api_keys import PRODUCE
 from forebay_policies.accumulator import Accumulator
+from forebay_policies.memory_shares import MemoryRequest
 from forebay_policies.metadata_cache import Ages, MetadataCache
+from forebay_policies.throttling import QUIET_S
 from forebay_proxy.brokers.broker_addresses import BrokerAddresses
 from forebay_proxy.brokers.broker_versions import BrokerVersions
 from forebay_proxy.brokers.connector import Connector
@@ -99,6 +101,19 @@ async def test_nothing_of_a_batch_that_has_left_is_kept_until_its_linger_is_over
         await turns()
         gc.collect()
         assert owner() is None
+        dock.dispatcher.close()
+        await turns()
+
+
+@in_loop
+async def test_what_opens_while_others_wait_for_memory_does_not_linger() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        dock = Dock(cluster, [0], linger_ms=60_000)
+        dock.meet(0)
+        dock.accumulator.pool.wait(MemoryRequest("somebody"), lambda: None)
+        owner = dock.append("a")
+        await until(lambda: owner.told)
+        assert cluster.values("ponds", 0) == ["a"]
         dock.dispatcher.close()
         await turns()
 
@@ -198,6 +213,22 @@ async def test_measures_by_broker() -> None:
         assert ("forebay_broker_up", ("1",)) not in dock.stats.take().gauges, "who rests would not see that it is back"
         dock.dispatcher.close()
         await turns()
+
+
+@in_loop
+async def test_a_broker_that_throttles_no_more_is_sent_merged_requests_again() -> None:
+    async with FakeCluster({"ponds": [0]}) as cluster:
+        dock = Dock(cluster, [0], linger_ms=60_000)
+        dock.append("a")
+        queue = dock.cluster.topics["ponds"].queues.queue(0)
+        now = monotonic()
+        dock.accumulator.throttled(0, "forebay", 1.0, now)
+        assert queue.clients is not None
+        dock.dispatcher.sweep(now + 2.0)
+        assert queue.clients is not None
+        dock.dispatcher.sweep(now + 2.0 + QUIET_S)
+        assert queue.clients is None
+        dock.dispatcher.close()
 
 
 @in_loop

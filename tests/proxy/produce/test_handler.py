@@ -298,6 +298,7 @@ class TestWithoutMetadata:
             answer = only((await client.receives(1, 2))[0])
             assert (answer.error_code, answer.error_message) == (REQUEST_TIMED_OUT, None)
             assert cluster.log == {}
+            assert not forebay.app._realm.view.updater.requests.wanted_by_records("ponds")
 
     @in_loop
     async def test_a_client_that_waits_for_metadata_is_not_read_meanwhile(self) -> None:
@@ -1136,3 +1137,13 @@ async def test_a_client_is_answered_before_it_gives_up_since_it_would_send_again
             client.send(produce(2, ("ponds", 0, batch(keyed("b"))), timeout_ms=2000))
             first, second = [only(await client.receive()).error_code for _ in range(2)]
         assert (first, second) == (REQUEST_TIMED_OUT, NONE)
+
+
+@in_loop
+async def test_nobody_waits_for_longer_than_the_delivery_timeout() -> None:
+    limits = {"delivery_timeout_ms": 1_000, "request_timeout_ms": 1_000, "linger_ms": 0}
+    async with FakeCluster({"ponds": [-1]}) as cluster, running(cluster.bootstrap, **limits) as forebay:
+        client = await forebay.client(0)
+        async with asyncio.timeout(4):
+            client.send(produce(1, ("ponds", 0, batch(keyed("a"))), timeout_ms=60_000))
+            assert only(await client.receive()).error_code == REQUEST_TIMED_OUT
