@@ -261,6 +261,7 @@ async def test_one_that_is_forgotten_leaves_nothing_behind() -> None:
         assert len(asyncio.all_tasks()) == tasks
         assert land.stats.take().gauges == gauges
         assert land.shared.caches == {land.home.view.cache}
+        assert len(land.shared.pool._lingering) == 1
     assert [task for task in land.ended if not task.cancelled()] == []
 
 
