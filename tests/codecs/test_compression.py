@@ -111,6 +111,12 @@ def test_reads_through_members_and_frames(codec: int) -> None:
     assert decompress(codec, packed, NO_LIMIT) == TEXT + NOISE
 
 
+def test_writes_lz4_as_independent_blocks() -> None:
+    """Java refuses a frame whose header says otherwise."""
+    info = lz4.frame.get_frame_info(compress(LZ4, TEXT * 10_000))
+    assert not info["block_linked"]
+
+
 def test_reads_one_lz4_frame() -> None:
     """Java reads the first and no other: a broker refuses a batch of two as one that lacks records."""
     with pytest.raises(Malformed):
