@@ -139,7 +139,7 @@ BROKER_FAULTS = (
         seconds=6.0,
         spares=(0, 1),
     ),
-    Fault("all brokers killed, and back", _TOUCHES | WITHOUT_BROKERS, _all_killed, seconds=2.0),
+    Fault("all brokers killed, and back", _TOUCHES | WITHOUT_BROKERS, _all_killed, seconds=2.0, forgets=True),
     Fault(
         "leaders move time and again",
         _TOUCHES,

@@ -56,6 +56,7 @@ def no_more(stage: Stage) -> Sequence[Post]:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """`during(stage, topic of the load)`. `seconds`: for how long at least. `widens`: the topic gets partitions.
+    `forgets`: brokers then know only the last batch of each producer, who may send one before it again.
 
     `around` is what the stage must be like for it, from before the load until after all checks. `spares` are the nodes
     of brokers that it does not touch, nor the network before them, nor all of Forebay; `posts` are more bystanders
@@ -68,6 +69,7 @@ class Fault:
     during: Callable[[Stage, str], AbstractContextManager[None]]
     seconds: float = 3.0
     widens: bool = False
+    forgets: bool = False
     around: Callable[[Stage], AbstractContextManager[None]] = as_it_is
     spares: tuple[int, ...] = ()
     posts: Callable[[Stage], Sequence[Post]] = no_more

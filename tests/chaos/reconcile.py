@@ -5,7 +5,8 @@ whose `violations` are empty where all of this holds:
 
 1. sent = acknowledged + refused + unknown, and no record was told of twice;
 2. every acknowledged record is there (all send with acks=all): what is missing is *lost*;
-3. every record is there once, but for as many copies as its client sent again by itself;
+3. every record is there once, but for as many copies as its client sent again by itself, an idempotent one's always,
+   unless brokers have `forgotten` producers while their answers were lost;
 4. a record is what its client sent: key, value; nothing is there that nobody sent;
 5. keyed records stay: one partition a key, and there in the order in which the client sent them (those acknowledged:
    what was refused may have been appended later, by a broker that had been asleep; but see Promise.by_broker);
@@ -46,7 +47,12 @@ class Findings:
 
 
 def reconcile(
-    tallies: Sequence[Tally], found: Iterable[ConsumedRecord], *, widened: bool = False, since: float | None = None
+    tallies: Sequence[Tally],
+    found: Iterable[ConsumedRecord],
+    *,
+    widened: bool = False,
+    forgotten: bool = False,
+    since: float | None = None,
 ) -> Findings:
     findings = Findings()
     places = _places(found, {tally.name for tally in tallies}, findings)
@@ -60,7 +66,7 @@ def reconcile(
         violations = [
             *_miscounted(tally),
             *_lost(tally, copies, findings, since),
-            *_duplicated(tally, copies, findings),
+            *_duplicated(tally, copies, findings, forgotten=forgotten),
             *_changed(tally, copies),
             *_moved(copies, widened),
             *_disordered(tally, copies),
@@ -103,10 +109,10 @@ def _lost(tally: Tally, copies: Copies, findings: Findings, since: float | None)
         yield f"{len(lost)} acknowledged records are lost: {[tally.acks[seq] for seq in lost[:_SHOWN]]}"
 
 
-def _duplicated(tally: Tally, copies: Copies, findings: Findings) -> Iterator[str]:
+def _duplicated(tally: Tally, copies: Copies, findings: Findings, *, forgotten: bool) -> Iterator[str]:
     times = Counter({seq: len(records) - 1 for seq, records in copies.items() if len(records) > 1})
     findings.duplicated += times.total()
-    allowed = 0 if tally.spec.idempotence else tally.retried
+    allowed = 0 if tally.spec.idempotence and not forgotten else tally.retried
     if times.total() > allowed:
         examples = [[(copy.partition, copy.offset) for copy in copies[seq]] for seq in sorted(times)[:_SHOWN]]
         yield f"{times.total()} duplicates, {allowed} allowed: (partition, offset) of the first {examples}"

@@ -95,7 +95,12 @@ def _run(stage: Stage, faults: Sequence[Fault]) -> Result:
         bystanders.close()
         tallies = load.stop()
     spared = _spared(faults, waits, begun, ended)
-    findings = reconcile(tallies, stage.read(topic), widened=any(fault.widens for fault in faults))
+    findings = reconcile(
+        tallies,
+        stage.read(topic),
+        widened=any(fault.widens for fault in faults),
+        forgotten=len(faults) > 1 and any(fault.forgets for fault in faults),
+    )
     result = account(
         name, stage.timeouts.name, tallies, findings, begun, ended, faults=len(faults), probe=probe, spared=spared
     )

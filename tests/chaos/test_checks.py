@@ -94,6 +94,8 @@ def test_an_idempotent_client_accounts_for_none() -> None:
     tally = told(retried=2, idempotence=True)
     log = there(tally)
     assert reconcile([tally], [*log, again(log, 3)]).violations != []
+    assert reconcile([tally], [*log, again(log, 3)], forgotten=True).violations == []
+    assert reconcile([tally], [*log, *[again(log, 3)] * 3], forgotten=True).violations != []
 
 
 def test_of_two_that_a_client_had_away_at_once_the_later_may_come_first_where_it_counts_by_broker() -> None:
