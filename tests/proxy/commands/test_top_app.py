@@ -42,7 +42,7 @@ def watching(url: str, look: Callable[[TopApp, Pilot[None]], Awaitable[None]]) -
         app = TopApp(by_url(url, read(None)))
         async with asyncio.timeout(SECONDS), app.run_test(size=(COLUMNS, LINES)) as pilot:
             # A key that comes before may be undone: as it starts, the first table is shown and focused, by messages.
-            await until(pilot, lambda: column(app, "brokers", 0) == ["1", "2", "3"])
+            await until(pilot, lambda: focused(app, "brokers") and column(app, "brokers", 0) == ["1", "2", "3"])
             await look(app, pilot)
 
     asyncio.run(watched())
@@ -51,6 +51,11 @@ def watching(url: str, look: Callable[[TopApp, Pilot[None]], Awaitable[None]]) -
 async def until(pilot: Pilot[None], condition: Callable[[], object]) -> None:
     while not condition():
         await pilot.pause(0.05)
+
+
+def focused(app: TopApp, kind: str) -> bool:
+    """Its table is shown, and has the keys."""
+    return app.query_one(TabbedContent).active == kind and app.focused is app.query_one(f"#{kind}-table", DataTable)
 
 
 def column(app: TopApp, kind: str, index: int) -> list[str]:
@@ -63,7 +68,7 @@ def test_each_table_is_a_key_away_and_filled_when_it_is_seen(console: SyntheticC
         assert str(app.query_one("#sentence", Static).content).startswith("3 of 3 brokers")
         assert column(app, "topics", 0) == []
         await pilot.press("t")
-        await until(pilot, lambda: len(column(app, "topics", 0)) == 12)
+        await until(pilot, lambda: focused(app, "topics") and len(column(app, "topics", 0)) == 12)
         await pilot.press("c")
         await until(pilot, lambda: "till-0003" in column(app, "clients", 0))
         assert r"\x1b[2J\x07till" in column(app, "clients", 0)
@@ -76,7 +81,7 @@ def test_each_table_is_a_key_away_and_filled_when_it_is_seen(console: SyntheticC
 def test_sorted_by_column_after_column_and_the_other_way_round(console: SyntheticConsole) -> None:
     async def look(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("t")
-        await until(pilot, lambda: len(column(app, "topics", 0)) == 12)
+        await until(pilot, lambda: focused(app, "topics") and len(column(app, "topics", 0)) == 12)
         for _ in range(6):  # from records/s to the topic's name
             await pilot.press("s")
         await until(pilot, lambda: column(app, "topics", 0) == sorted(column(app, "topics", 0)))
