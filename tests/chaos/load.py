@@ -222,6 +222,11 @@ class Carriers:
             raise
         return self
 
+    def flows(self, acks: int, seconds: float) -> None:
+        """Once each client was acknowledged so often from now on."""
+        now = monotonic()
+        wait_until(lambda: self.acked_since(now) >= acks, seconds, "every client is acknowledged")
+
     def acked_since(self, moment: float) -> int:
         """Acknowledgements of the client that had the fewest since then. Raises what ended a client, if one ended."""
         for carrier in self._carriers:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import ssl
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.paths import ROOT
 
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
@@ -96,8 +95,7 @@ def admin_that_answers(status: int, keystore: Path | None = None) -> Iterator[in
 
     with HTTPServer(("127.0.0.1", 0), Answer) as server:
         if keystore is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(keystore)
+            context = server_context(keystore)
             server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

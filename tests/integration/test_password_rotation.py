@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from tests.integration.load import PACE_S, Load, values
+from tests.kit.certificates import server_context
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
@@ -158,8 +158,7 @@ def test_a_client_secret_that_is_revoked_at_a_token_endpoint_with_a_certificate_
 
 def a_secret_is_revoked(stage: Stage, topic: str) -> bool:
     stage.cluster.create_topic(topic, 2)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(stage.secured.authority.issue("tokens", LOOPBACK))
+    context = server_context(stage.secured.authority.issue("tokens", LOOPBACK))
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
     trusted = f'{module} required ssl.truststore.location="{stage.secured.authority.pem}";'
     with unsigned_tokens(TOKEN_S, context) as endpoint:

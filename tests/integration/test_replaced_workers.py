@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from tests.chaos.bystander import THROUGH, Bystanders, Post
-from tests.chaos.load import Clients, Load, patient
+from tests.chaos.load import Clients, patient
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
 from tests.kit.kafka import KafkaCluster
@@ -40,13 +40,13 @@ def test_whoever_produces_comes_again_and_loses_nothing(cluster: KafkaCluster, t
     with Clients(patient) as clients, TopicLog(cluster.internal) as log, forebay:
         posts = [Post(THROUGH, 0, forebay.node_port(0), beside)]
         with Bystanders(posts) as bystanders, clients.start(forebay.bootstrap, topic) as load:
-            flows(load)
+            load.flows(SOME, SOON)
             begun = monotonic()
             for number in range(1, reloads + 1):
                 path.write_text(f'"batch.size" = {16384 + 4096 * (number % 2)}')
                 os.kill(forebay.pid, signal.SIGHUP)
                 wait_until(lambda n=number: forebay.metrics()[GENERATION] > n, SOON, "replaced")  # type: ignore[misc]
-                flows(load)
+                load.flows(SOME, SOON)
             waits = bystanders.stop().latency(THROUGH, {0}, begun, monotonic())
             tallies = load.stop()
         found = log.read(topic, dict.fromkeys(range(PARTITIONS), 0))
@@ -60,8 +60,3 @@ def test_whoever_produces_comes_again_and_loses_nothing(cluster: KafkaCluster, t
     assert said.count("worker replaced, the old one drains") == 2 * reloads
     assert "did not exit in time" not in said
     assert "Traceback" not in said
-
-
-def flows(load: Load) -> None:
-    begun = monotonic()
-    wait_until(lambda: load.acked_since(begun) >= SOME, SOON, "every client is acknowledged")

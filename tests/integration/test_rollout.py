@@ -18,7 +18,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -140,11 +139,6 @@ def send(bootstrap: str, producers: Sequence[tuple[Loader, str]]) -> tuple[Carri
     return Carriers(bootstrap, accounts, CLIENTS_SECONDS), tallies
 
 
-def flows(load: Carriers) -> None:
-    since = monotonic()
-    wait_until(lambda: load.acked_since(since) >= SOME, SOON, "every client is acknowledged")
-
-
 def test_every_step_of_the_how_to(tmp_path: Path) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
@@ -183,7 +177,7 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
         newcomer = Newcomer(folder, brokers | {"0.0.0.0:19092": bootstrap, "127.0.0.1:9091": admin})
         direct, tallies = send(cluster.bootstrap, old_producers(clients, "before"))
         with direct:
-            flows(direct)
+            direct.flows(SOME, SOON)
             newcomer.change(first)
             check, run = start.splitlines()
             assert "Forebay would serve" in newcomer.type(check)
@@ -194,7 +188,7 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
                 tallies += more_tallies
                 with through:
                     # 1
-                    flows(through)
+                    through.flows(SOME, SOON)
                     assert "apache-kafka-java 2.8.2" in newcomer.type(who)
                     wait_until(lambda: by_topic("untouched_total").keys() >= set(TOPICS), SOON, "topics are seen")
                     assert set(by_topic("records_total").values()) == {0}
@@ -207,7 +201,7 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
                     newcomer.session(reload_it)
                     since, before = datetime.now(UTC) + timedelta(seconds=1), closed()  # in whole ones
                     wait_until(lambda: by_topic("records_total")["orders"] > 0, SOON, "orders are merged")
-                    flows(through)
+                    through.flows(SOME, SOON)
                     assert by_topic("records_total")["clicks"] == 0
                     wait_until(lambda: closed() > before, SOON, "another closed file of the journal")
                     proof = f"{proof.strip()} --settle 0"  # its files are closed, and nobody else writes any
@@ -227,7 +221,7 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
                     assert "(observed)" in treated("invoices-2026")
                     assert "(observed)" in treated("orders", "till-7")
                     assert "client.ids.exclude has billing-*" in treated("orders", "billing-1")
-                    flows(through)
+                    through.flows(SOME, SOON)
 
                     # Back
                     newcomer.change(one_back)
@@ -236,7 +230,7 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
                     newcomer.change(all_back)
                     newcomer.type(reload_back)
                     assert "(observed)" in treated("clicks")
-                    flows(through)
+                    through.flows(SOME, SOON)
                     records_pass()  # what is shown may be some seconds old
                     touched = by_topic("records_total")
                     records_pass()
@@ -245,9 +239,9 @@ def test_every_step_of_the_how_to(tmp_path: Path) -> None:
                 after, last_tallies = send(cluster.bootstrap, old_producers(clients, "after"))
                 tallies += last_tallies
                 with after:
-                    flows(after)
+                    after.flows(SOME, SOON)
                     assert forebay.terminate() == 0
-                    flows(after)
+                    after.flows(SOME, SOON)
                     after.end()
         found = {topic: log.read(topic, dict.fromkeys(range(PARTITIONS), 0)) for topic in TOPICS}
         assert "Traceback" not in forebay.log.read_text()

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.chaos.bystander import THROUGH, Bystanders, Post
-from tests.chaos.load import Clients, Load, patient
+from tests.chaos.load import Clients, patient
 from tests.chaos.reconcile import reconcile
 from tests.kit.forebay import ForebayProcess
 from tests.kit.java import JavaClient
@@ -127,12 +127,12 @@ def test_nobody_who_connects_is_refused_and_nothing_is_lost(
         ports = [forebay.port, forebay.node_port(0), forebay.node_port(1)]
         posts = [Post(THROUGH, 0, forebay.node_port(0), beside)]
         with Bystanders(posts) as bystanders, clients.start(forebay.bootstrap, topic) as load:
-            flows(load)
+            load.flows(SOME, SOON)
             begun = monotonic()
             with Knocking(ports) as knocking:
                 for _ in range(times):
                     reign.passes_on()
-                    flows(load)
+                    load.flows(SOME, SOON)
             waits = bystanders.stop().latency(THROUGH, {0}, begun, monotonic())
             tallies = load.stop()
         found = log.read(topic, dict.fromkeys(range(PARTITIONS), 0))
@@ -179,8 +179,3 @@ def test_no_client_loses_all_brokers_at_once(cluster: KafkaCluster, workers: int
         assert producer.flush(SOON) == 0
     assert "_ALL_BROKERS_DOWN" not in told, told
     assert delivered.keys() == {"None"}
-
-
-def flows(load: Load) -> None:
-    begun = monotonic()
-    wait_until(lambda: load.acked_since(begun) >= SOME, SOON, "every client is acknowledged")

@@ -92,3 +92,10 @@ class Authority:
             f"{prefix}truststore.location": str(self.pem),
             f"{prefix}client.auth": client_auth,
         }
+
+
+def server_context(keystore: Path) -> ssl.SSLContext:
+    """For a server that shows what is in `keystore`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(keystore)
+    return context

@@ -9,7 +9,6 @@ Brokers check tokens against the key that the issuer had at first, and know a us
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Self
 
 import pytest
 
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.issuer import AUDIENCE, ISSUER, Issuer
 from tests.kit.kafka import KafkaCluster
 from tests.kit.ports import LOOPBACK
@@ -32,8 +31,7 @@ class Tokens:
     def __init__(self, folder: Path) -> None:
         self.authority = Authority(folder)
         self._certificate = self.authority.issue("token-cluster", LOOPBACK)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._certificate)
+        context = server_context(self._certificate)
         self.issuer = Issuer(context)
         self._folder = folder
         self._keys = folder / "keys.json"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from forebay_proxy.inherited import Inherited
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.produce import dispatcher, sender
 from tests.kit.app import Running, running, settings
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop, soon, turns, until
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.journal import closed_files, of, rows_in
@@ -789,8 +788,7 @@ class TestDrain:
         self, tmp_path: Path
     ) -> None:
         authority, cluster = Authority(tmp_path), FakeCluster({"ponds": [0, 1]}, nodes=2)
-        cluster.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        cluster.tls.load_cert_chain(authority.issue("kafka", LOOPBACK))
+        cluster.tls = server_context(authority.issue("kafka", LOOPBACK))
         secured = {"security_protocol": "SSL", "ssl_truststore_location": str(authority.pem)}
         async with cluster, running(cluster.bootstrap, **secured, **PASSES) as forebay:
             leaving = [await forebay.client(0) for _ in range(20)]

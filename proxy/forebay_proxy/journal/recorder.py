@@ -209,7 +209,7 @@ class Journal:
         """Add `count` rows of about `size` bytes, which `rows` makes, ROWS_A_TURN at a time: so they neither keep
         others waiting nor take the room that others' rows have in the sink.
 
-        `done` is told, in a later turn of the loop, how many were dropped unmade, for want of room; these are counted.
+        `done` is told, later or at once, how many were dropped unmade, for want of room; these are counted.
         """
         many = _Many(rows, count, size, done)
         if self._later and self._later_size + size > self.most_later:
@@ -262,12 +262,12 @@ class Journal:
             self._later.append(many)
             self._later_size += many.size
         else:
-            asyncio.get_running_loop().call_soon(many.done, 0)
+            many.done(0)
 
     def _drop(self, many: _Many) -> None:
         self._dropped_here += many.left
         log.warning("journal rows dropped", rows=many.left, why="requests of many partitions have more than it takes")
-        asyncio.get_running_loop().call_soon(many.done, many.left)
+        many.done(many.left)
 
     def batch(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, fate: BatchFate, error_code: int, offset: int

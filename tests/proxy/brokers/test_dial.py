@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,7 +13,7 @@ import uvloop
 
 from forebay_proxy.brokers.dial import dial
 from forebay_proxy.brokers.tried_addresses import TriedAddresses
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop, soon, until
 from tests.kit.ports import LOOPBACK, free_port
 
@@ -94,8 +93,7 @@ async def test_what_was_written_before_the_end_reaches_one_who_reads_it_late_wit
             transport.close()
 
     authority = Authority(tmp_path)
-    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.load_cert_chain(authority.issue("kafka", LOOPBACK))
+    theirs = server_context(authority.issue("kafka", LOOPBACK))
     server = await asyncio.get_running_loop().create_server(Server, LOOPBACK, 0, ssl=theirs)
     async with server:
         await dial(LOOPBACK, server.sockets[0].getsockname()[1], 5.0, Leaves, authority.client_context())

@@ -27,7 +27,7 @@ from forebay_proxy.clients.response_orderer import ResponseOrderer
 from forebay_proxy.metrics.registry import MetricRegistry
 from forebay_proxy.metrics.traffic import TrafficMetrics
 from tests.kit.app import Running, running
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop, turns, until
 from tests.kit.fake_broker import FakeBroker, FakeCluster
 from tests.kit.ports import LOOPBACK
@@ -180,8 +180,7 @@ class Unanswering(asyncio.Protocol):
     request and the farewell are in one read."""
 
     def __init__(self, keystore: Path, *, reads: bool) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(keystore)
+        context = server_context(keystore)
         self._into, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._into, self._out, server_side=True)
         self._reads = reads

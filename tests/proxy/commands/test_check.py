@@ -8,7 +8,6 @@ import os
 import re
 import resource
 import socket
-import ssl
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +28,7 @@ from forebay_proxy.config.settings import HostPort, Settings
 from forebay_proxy.demo.mock_cluster import MockCluster
 from forebay_proxy.security.expiry import SOON_S, expiry, in_der
 from tests.kit.app import settings
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop
 from tests.kit.fake_broker import FakeCluster
 from tests.kit.paths import ROOT
@@ -152,12 +151,6 @@ async def test_a_broker_that_refuses_the_login_is_a_failure_though_others_take_i
     assert line(result, f"broker 1 at {brokers.bootstrap[1]}").startswith("FAIL")
 
 
-def speaks_for(authority: Authority) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority.issue("kafka", LOOPBACK))
-    return context
-
-
 @in_loop
 async def test_a_broker_whose_certificate_is_not_accepted_is_a_failure_though_others_are(
     port: int, tmp_path: Path
@@ -165,11 +158,11 @@ async def test_a_broker_whose_certificate_is_not_accepted_is_a_failure_though_ot
     (tmp_path / "others").mkdir()
     ours, others = Authority(tmp_path), Authority(tmp_path / "others")
     brokers = FakeCluster({"a": [0]}, nodes=2)
-    brokers.tls = speaks_for(ours)
+    brokers.tls = server_context(ours.issue("kafka", LOOPBACK))
     trusted = ("--set", "security.protocol=SSL", "--set", f"ssl.truststore.location={ours.pem}")
     async with brokers:
         brokers[1].down()
-        brokers.tls = speaks_for(others)
+        brokers.tls = server_context(others.issue("kafka", LOOPBACK))
         await brokers[1].up()
         result = await asyncio.to_thread(checked, str(brokers.bootstrap[0]), port, *trusted)
     assert result.exit_code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from pathlib import Path
 
 import msgspec
@@ -20,7 +19,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.security.client_exchanges import Exchange, LoginRefused, PlainExchange
 from forebay_proxy.security.client_logins import ClientLogins
 from forebay_proxy.security.credentials_file import changing
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop
 from tests.kit.issuer import AUDIENCE, ISSUER, Issuer
 from tests.kit.ports import LOOPBACK
@@ -186,8 +185,7 @@ async def test_certificates_for_the_issuer_count_for_the_next_login_once_they_ar
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     one, other = (Authority(tmp_path / name) for name in ("one", "other"))
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(one.issue("issuer", LOOPBACK))
+    server = server_context(one.issue("issuer", LOOPBACK))
     truststore = tmp_path / "ca.pem"
     truststore.write_bytes(other.pem.read_bytes())
     with Issuer(tls=server) as issuer:

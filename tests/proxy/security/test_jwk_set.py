@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from forebay_proxy.security import jwk_set
 from forebay_proxy.security.http_answer import MAX_ANSWER
 from forebay_proxy.security.jwk_set import ASK_AGAIN_S, MAX_KEYS, JwkSet
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop, until
 from tests.kit.issuer import Issuer, jwk_of, new_key
 from tests.kit.ports import LOOPBACK, free_port
@@ -184,8 +183,7 @@ async def test_without_an_id_the_only_key_counts(issuer: Issuer) -> None:
 @in_loop
 async def test_over_tls_the_endpoint_must_prove_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     authority = Authority(tmp_path)
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(authority.issue("issuer", LOOPBACK))
+    server = server_context(authority.issue("issuer", LOOPBACK))
     with Issuer(tls=server) as issuer:
         assert await JwkSet(issuer.jwks_url, REFRESH_S).key("1", ES) is None
         assert "the certificate is not accepted" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from forebay_proxy.errors import StartError
 from forebay_proxy.security.authenticator import AuthenticationFailed, Authenticator
 from forebay_proxy.security.oauth import ClientCredentials, TokenSource
 from tests.kit.app import settings
-from tests.kit.certificates import Authority
+from tests.kit.certificates import Authority, server_context
 from tests.kit.event_loop import in_loop
 from tests.kit.ports import LOOPBACK, free_port
 from tests.kit.token_endpoint import CLIENT_ID, CLIENT_SECRET, TokenEndpoint
@@ -146,8 +146,7 @@ async def test_an_endpoint_with_a_certificate_of_ones_own_is_trusted_by_an_optio
         (LOOPBACK, Authority(tmp_path / "other").pem, "TLS: the certificate is not accepted: "),
         ("other.example", authority.pem, "TLS: the certificate is not accepted: IP address mismatch"),
     ):
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(authority.issue("endpoint", host))
+        context = server_context(authority.issue("endpoint", host))
         options = {"ssl_truststore_location": str(trusted)} if trusted is not None else {}
         async with TokenEndpoint(context) as endpoint:
             known = bearer(endpoint, **options, ssl_endpoint_identification_algorithm="")
